@@ -48,6 +48,20 @@ def test_names_of_nodes_do_not_count() -> None:
     assert named("a") == named("b")
 
 
+def test_calls_of_tensorflow_1_count_whatever_the_function_s_name() -> None:
+    from tensorflow.python.framework import function
+
+    def calling(name: str, factor: float) -> FunctionDefinition:
+        inner = function.Defun(tf.float32, func_name=name)(lambda x: x * factor)
+        made = tf.function(lambda x: inner(x)).get_concrete_function(tf.TensorSpec([2], tf.float32))
+        KEPT.append(made)
+        return FunctionDefinition(context(), made.name)
+
+    one, same, other = calling("one", 2.0), calling("same", 2.0), calling("other", 3.0)
+    assert one.functions[1].signature.name == "one"
+    assert one.key() == same.key() != other.key()
+
+
 def test_size_is_that_of_constants() -> None:
     made = tf.function(lambda x: x + tf.constant([1.0] * 5000 + [2.0])).get_concrete_function(
         tf.TensorSpec([5001], tf.float32))

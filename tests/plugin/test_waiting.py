@@ -46,6 +46,16 @@ def looping_for_long(x: Any) -> Any:
     return looping_so_often(x, 1_000_000)
 
 
+def looping_until(x: Any) -> Any:
+    return tf.while_loop(lambda a: tf.reduce_sum(a) < 9, lambda a: (a * 2,), (x,))[0]
+
+
+def losing_by_ctc(x: Any) -> Any:
+    """Its loops call functions by their names alone, and it makes an array without a value."""
+    ones = tf.ones([1], tf.int32)
+    return tf.nn.ctc_loss(ones[None], tf.ones([1, 3, 4]) * x[0], ones, ones, logits_time_major=False, blank_index=0)
+
+
 def looping_in_a_loop(x: Any) -> Any:
     return tf.map_fn(looping, x)
 
@@ -69,10 +79,11 @@ def unseeded(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("body", "may"), [(state_of_a_variable, True), (seeded, False), (in_a_loop, False),
-                                           (unseeded, True), (looping, False), (over_a_data_set, False),
+                                           (unseeded, True), (looping, True), (over_a_data_set, False),
                                            (looping_so_often, True), (over_rows, True), (gradient_over_rows, True),
                                            (gradient_of_a_recurrent_layer, True), (looping_for_long, False),
-                                           (looping_in_a_loop, False)])
+                                           (looping_in_a_loop, True), (looping_until, False),
+                                           (losing_by_ctc, True)])
 def test_a_kernels_own_state_and_long_loops_do_not_wait(body: Callable[..., Any], may: bool) -> None:
     def step(x: Any) -> Any:
         COUNTER.assign_add(0.0)

@@ -25,7 +25,8 @@ class FunctionDefinition:
         self.functions: list[FunctionDef] = [ctx.get_function_def(name.decode())]
         for function in self.functions:  # which grows
             for node in function.node_def:
-                for called in _called(node):
+                own = [node.op] if ctx.has_function(node.op) else []  # TensorFlow 1's calls are ops of that name
+                for called in (*own, *_called(node)):
                     if called not in self._numbers:
                         self._numbers[called] = len(self.functions)
                         self.functions.append(ctx.get_function_def(called))
@@ -53,7 +54,8 @@ class FunctionDefinition:
             places = {argument.name: f"a{place}" for place, argument in enumerate(function.signature.input_arg)}
             places |= {node.name: str(place) for place, node in enumerate(function.node_def)}
             for node in function.node_def:
-                digest.update(f"{node.op} {[_place(name, places) for name in node.input]}\n".encode())
+                op = self._numbers.get(node.op, node.op)
+                digest.update(f"{op} {[_place(name, places) for name in node.input]}\n".encode())
                 for key in sorted(node.attr):
                     if not key.startswith("_"):
                         digest.update(key.encode() + self._text(node.attr[key]))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -89,14 +92,14 @@ def _step(body: Scope, place: int) -> int:
 
 
 def _is_small(value: Origin) -> bool:
-    number = _number(value)
-    if number is not None:
-        return abs(number) <= MOST_TRIPS
     if value.node is None:  # an argument
         return False
+    if value.node.op == "Const":
+        numbers = _numbers(value.node)
+        return numbers.dtype.kind in "iu" and bool(np.all(np.abs(numbers.astype(np.float64)) <= MOST_TRIPS))
     if value.node.op == "StridedSlice":
-        shape = value.operands()[0].node
-        return shape is not None and shape.op in ("Shape", "ShapeN")
+        of = value.operands()[0]
+        return of.node is not None and (of.node.op in ("Shape", "ShapeN") or (of.node.op == "Const" and _is_small(of)))
     if value.node.op in ("Add", "AddV2", "Sub"):
         return all(map(_is_small, value.operands()))
     if value.node.op not in _WHILE:
@@ -111,5 +114,9 @@ def _number(value: Origin) -> int | None:
     """None if it is no constant scalar, or no whole number: what adds fractions may take as many trips as it likes."""
     if value.node is None or value.node.op != "Const":
         return None
-    array = tf.make_ndarray(value.node.attr["value"].tensor)
-    return int(array) if array.size == 1 and array.dtype.kind in "iu" else None
+    numbers = _numbers(value.node)
+    return int(numbers) if numbers.size == 1 and numbers.dtype.kind in "iu" else None
+
+
+def _numbers(node: NodeDef) -> NDArray[Any]:
+    return np.asarray(tf.make_ndarray(node.attr["value"].tensor))

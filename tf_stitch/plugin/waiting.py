@@ -15,7 +15,7 @@ from tf_stitch.plugin.loop_length import is_short
 
 _MOST_BYTES = 64 * 2**20
 """Of a function that has two instances: each holds all of its constants."""
-_STATE_ELSEWHERE = ("Assert", "Assign", "Case", "If", "Iterator", "LookupTable", "NoOp", "OptionalFromValue",
+_STATE_ELSEWHERE = ("Assert", "Assign", "Case", "Empty", "If", "Iterator", "LookupTable", "NoOp", "OptionalFromValue",
                     "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
                     "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
 """Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
@@ -45,7 +45,7 @@ def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
     def may(node: NodeDef, caller: FunctionDef) -> bool:
         if node.op in _WHILE:
             return is_short(node, caller, named)
-        return node.op not in _LOOPS and _keeps_no_state(node)
+        return node.op in named or (node.op not in _LOOPS and _keeps_no_state(node))
 
     waits = all(may(node, function) for function in definition.functions for node in function.node_def)
     return definition if waits else None
