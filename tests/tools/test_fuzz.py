@@ -244,12 +244,12 @@ def test_training_steps_write_and_may_raise(plain: Worker) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("generator", ["ops", "training"])
-def test_todays_programs(tmp_path: Path, generator: str) -> None:
+@pytest.mark.parametrize(("generator", "seconds", "chunk"), [("ops", 30, 12), ("training", 45, 3)])
+def test_todays_programs(tmp_path: Path, generator: str, seconds: int, chunk: int) -> None:
     """A minute of programs that nobody has run before: the seed is the date's. The command runs them again."""
     first = int(dt.date.today().strftime("%y%m%d")) * 10_000
     command = [sys.executable, "-m", "tools.fuzz", f"--generator={generator}", f"--seeds={first}:{first + 10_000}",
-               "--seconds=30", "--chunk=12",
+               f"--seconds={seconds}", f"--chunk={chunk}",
                f"--cache={load_config().cache_dir}", f"--failures={tmp_path}",
                f"--state={tmp_path / 'state'}"]
     print(" ".join(command))
