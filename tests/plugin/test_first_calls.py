@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from threading import Thread
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager.context import Context
 
-from tests.support.function_calls import call_of, counting
+from tests.support.function_calls import KEPT, call_of, counting
 from tf_stitch.config import load_config
 from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
@@ -148,6 +149,20 @@ def test_what_cannot_be_built_stays_tensorflows() -> None:
     assert calls.failed == ["no"]
     assert len(calls.work) == 1
     assert calls.executors == [None] * 4
+    assert calls.first.finish(0.01), "there is nothing to wait for"
+    assert not str(calls.first)
+
+
+def test_a_function_that_is_dropped_before_it_is_built_is_no_failure() -> None:
+    calls = Calls()
+    calls()
+    calls()
+    KEPT.clear()
+    gc.collect()
+    assert not calls.ctx.has_function(calls.name)
+    calls.work[0]()
+    assert not calls.failed
+    assert calls.first.finish(0.01)
 
 
 def test_what_ctrl_c_interrupts_begins_anew() -> None:

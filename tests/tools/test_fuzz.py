@@ -8,14 +8,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_stitch.config import load_config
+from tools.fuzz.calling import Calling
 from tools.fuzz.failures import judge, reduced, steps_of, write_script
 from tools.fuzz.programs import Block, Program, Step, decode, encode
 from tools.fuzz.reasons import REASONS
@@ -175,11 +178,78 @@ def test_a_seed_is_always_the_same_program(plain: Worker) -> None:
     assert first == again
 
 
+COUNTING = Program(
+    {"x0": "tf.TensorSpec([], tf.bool)"}, (("tf.constant(True)",), ("tf.constant(False)",)),
+    {"v1": "tf.Variable(0)", "v2": "tf.Variable(1.0)"},
+    (Step((), "with tf.control_dependencies([tf.debugging.Assert(x0, ['no'])]): v1.assign_add(1)"),
+     Step((), "v2.assign(v2 * 2.0)")), (), counters=("v1",),
+    schedule=(("wrap", "retraced"), ("calls", 0, 3, 0), ("raise",), ("threads", 2, 5, 0), ("drop",), ("wait",)),
+)  # fmt: skip
+
+
+def test_calls_of_a_schedule_are_counted(plain: Worker) -> None:
+    answer = plain.ask(SECONDS, do="run", source=COUNTING.source())
+    assert [isinstance(call, dict) for call in answer["calls"][::2]] == [False] * 3 + [True] + [False] * 4
+    states = [[float(array(value)) for value in state] for state in answer["calls"][1::2]]
+    assert states == [[1, 2], [2, 4], [3, 8], [3, 1], [13, 1], [15, 4], [15, 4], [15, 1]], (
+        "each call counts, one that raises does not, and others begin each action anew")
+    assert not answer["failed"]
+
+
+def test_an_update_too_many_is_noticed(plain: Worker) -> None:
+    source = COUNTING.source()
+    want, got = (plain.ask(SECONDS, do="run", source=text) for text in (source, source.replace("_add(1)", "_add(2)")))
+    found = difference(want, got)
+    assert found is not None
+    assert found.kind == "value"
+
+
+def test_threads_call_at_once_where_there_are_kernels() -> None:
+    class Kernels:
+        def wait(self, seconds: float) -> bool:
+            return False
+
+        def changed(self) -> int:
+            return len(names)
+
+    names: set[int] = set()
+    meeting = threading.Barrier(3, timeout=60)
+
+    def met(x: Any) -> Any:
+        meeting.wait()
+        names.add(threading.get_ident())
+        return tf.constant(x)
+
+    calling = Calling(met, [[1.0], [2.0]], [], [], Kernels())
+    _, failed = calling.follow([("threads", 3, 2, 1), ("wait",)])
+    assert failed == "TimeoutError: kernels are not there after 50 s"
+    assert len(names) == 3
+    assert calling.changed == {"threads": 3, "wait": 0}
+
+
+def test_a_schedule_is_cut_down() -> None:
+    small = reduce_program(COUNTING, lambda p: "'threads'" in p.source(), lambda *_: None)
+    assert small.schedule == (("threads", 2, 5, 0),)
+    assert not small.steps
+
+
+def test_training_steps_write_and_may_raise(plain: Worker) -> None:
+    answer = plain.ask(SECONDS, do="draw", generator="training", seed=7)
+    step = decode(answer["program"])
+    assert len(step.counters) == 2
+    assert step.calls[-1][-1] == "tf.constant(False)"
+    assert {"wrap", "calls", "wait", "raise", "threads"} <= {action[0] for action in step.schedule}
+    assert decode(json.loads(json.dumps(encode(step)))) == step
+    assert not answer["result"]["failed"]
+
+
 @pytest.mark.timeout(600)
-def test_todays_programs(tmp_path: Path) -> None:
-    """Half a minute of programs that nobody has run before: the seed is the date's. The command runs them again."""
+@pytest.mark.parametrize(("generator", "seconds", "chunk"), [("ops", 30, 12), ("training", 45, 3)])
+def test_todays_programs(tmp_path: Path, generator: str, seconds: int, chunk: int) -> None:
+    """A minute of programs that nobody has run before: the seed is the date's. The command runs them again."""
     first = int(dt.date.today().strftime("%y%m%d")) * 10_000
-    command = [sys.executable, "-m", "tools.fuzz", f"--seeds={first}:{first + 10_000}", "--seconds=30", "--chunk=12",
+    command = [sys.executable, "-m", "tools.fuzz", f"--generator={generator}", f"--seeds={first}:{first + 10_000}",
+               f"--seconds={seconds}", f"--chunk={chunk}",
                f"--cache={load_config().cache_dir}", f"--failures={tmp_path}",
                f"--state={tmp_path / 'state'}"]
     print(" ".join(command))

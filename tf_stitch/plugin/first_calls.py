@@ -54,7 +54,8 @@ class _Function:
     Attributes:
         known: an earlier process has built it, and the clock does not decide when it changes over.
         preparing: the other instance is being made, or is there.
-        settled: nothing goes on any more: it is `built`, or it stays TensorFlow's.
+        given_up: it stays TensorFlow's, or it is there no more.
+        settled: nothing goes on any more: it is `built`, or `given_up`, or the program ends.
     """
 
     key: str
@@ -62,6 +63,7 @@ class _Function:
     calls: int = 0
     preparing: bool = False
     built: bool = False
+    given_up: bool = False
     settled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -107,13 +109,18 @@ class FirstCalls:
 
     @property
     def waiting(self) -> int:
-        """Functions that were called again, and that TensorFlow's own graphs run still."""
-        return sum(function.calls > 1 for function in list(self._functions.values()))
+        """Functions that were called again, and whose kernels are to come."""
+        return sum(function.calls > 1 and not function.given_up for function in list(self._functions.values()))
+
+    @property
+    def changed(self) -> int:
+        """Functions that have changed over."""
+        return sum(graph.encode() in self._ready for graph in list(self._left))
 
     def __str__(self) -> str:
         """Which functions were not stitched; "" if those alone that ran once, beside others."""
         waiting = self.waiting
-        once = 0 if self._ready else len(self._functions) - waiting
+        once = 0 if self._ready else sum(function.calls == 1 for function in list(self._functions.values()))
         found = [f"{waiting} were in their first calls"] * (waiting > 0) + [f"{once} ran once"] * (once > 0)
         return f"of the functions {', '.join(found)} (TF_STITCH_ASYNC=0 waits)" if found else ""
 
@@ -143,7 +150,7 @@ class FirstCalls:
         executor. Whether none is left."""
         end = time.monotonic() + seconds
         for name, function in list(self._functions.items()):
-            if function.calls > 1 and function.settled.wait(max(0.0, end - time.monotonic())) and function.built:
+            if function.preparing and function.settled.wait(max(0.0, end - time.monotonic())) and function.built:
                 self._over(name)
         return not self.waiting
 
@@ -228,8 +235,10 @@ class FirstCalls:
             function.settled.set()
             return
         except Exception as error:  # TensorFlow's graph goes on
+            function.given_up = True
             function.settled.set()
-            self._failed(name.decode(), error)
+            if ctx.has_function(name):  # nobody misses kernels of one that was dropped meanwhile
+                self._failed(name.decode(), error)
             return
         with self._lock:
             function.built = True

@@ -5,6 +5,7 @@
     python -m tools.fuzz --generator=nnsmith --seeds=0:100        models of NNSmith (pip install 'tf_stitch[fuzz]')
     python -m tools.fuzz --device=gpu --seeds=0:2000 --seconds=500 --jobs=12 --modes_each=1 --state=fuzz.jsonl \
         --out=benchmarks/fuzz.json                                one mode a program, in turn; goes into a table
+    python -m tools.fuzz --generator=training --seeds=0:100       training steps, while their kernels are built
     python -m tools.fuzz --generator=kernels --device=gpu --jobs=14 --seeds=0:1000 --out=h200_fuzz.json
     python -m tools.fuzz --seeds=17 --modes=default --show        the program of one seed
 
@@ -29,14 +30,15 @@ from tools.fuzz.campaign import Options, done_before, run_campaign, table
 from tools.fuzz.kernel_graphs import run_kernel_graphs
 from tools.fuzz.programs import decode
 from tools.fuzz.summary import write_summary
-from tools.fuzz.workers import MODES, PLAIN, Worker
+from tools.fuzz.workers import FIRST_CALLS, MODES, PLAIN, Worker
 
 _STITCHED = [mode for mode in MODES if mode != PLAIN]
 _SEEDS = flags.DEFINE_string("seeds", "0:100", "one seed, or FIRST:END")
-_GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "nnsmith", "kernels"],
-                               "what draws programs; kernels: graphs of the tensor IR, run on a GPU without TensorFlow")
+_GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "training", "nnsmith", "kernels"],
+                               "what draws programs; training: steps that write variables, called in many ways while "
+                               "kernels are built; kernels: graphs of the tensor IR, on a GPU without TensorFlow")
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where they run")
-_MODES = flags.DEFINE_multi_enum("modes", _STITCHED, _STITCHED, "ways to stitch; several may be given")
+_MODES = flags.DEFINE_multi_enum("modes", None, _STITCHED, "ways to stitch; several may be given")
 _MODES_EACH = flags.DEFINE_integer("modes_each", len(_STITCHED), "in how many of them each program runs, in turn",
                                    lower_bound=1)  # fmt: skip
 _JOBS = flags.DEFINE_integer("jobs", 2, "processes that work at a time", lower_bound=1)
@@ -58,6 +60,11 @@ def seeds() -> range:
     """What --seeds asks for."""
     first, colon, end = _SEEDS.value.partition(":")
     return range(int(first), int(end) if colon else int(first) + 1)
+
+
+def modes() -> tuple[str, ...]:
+    """What --modes asks for: the generator's own."""
+    return tuple(_MODES.value or (m for m in _STITCHED if (m in FIRST_CALLS) == (_GENERATOR.value == "training")))
 
 
 def show() -> None:
@@ -83,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         state = Path(_STATE.value or f"{folder}/state.jsonl")
-        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _MODES_EACH.value, _CHUNK.value,
+        options = Options(_GENERATOR.value, _DEVICE.value, modes(), _MODES_EACH.value, _CHUNK.value,
                           _LIMIT.value, _REDUCE.value, Path(_CACHE.value), state, Path(_FAILURES.value),
                           begin + (_SECONDS.value or float("inf")), _KNOWN.value)  # fmt: skip
         ran = 0

@@ -25,7 +25,7 @@ class Options:
     """What a campaign does.
 
     Attributes:
-        generator: "ops" or "nnsmith".
+        generator: "ops", "training" or "nnsmith".
         modes: of `workers.MODES`.
         modes_each: in how many of them a program runs; the next chunk begins with the next mode.
         chunk: programs that one process of a mode runs before the next mode's turn.
@@ -157,7 +157,7 @@ def _one(options: Options, seed: int, mode: str, program: Program, want: dict[st
         return _outcome(options, seed, mode, "no program", message=str(error)[:300])
     facts = {"steps": steps_of(program.steps), "regions": got.get("regions", 0), "fallbacks": got.get("fallbacks", []),
              "seconds": round(time.monotonic() - begin, 3), "cpu": round(got.get("cpu", 0.0), 3),
-             "failed": want["failed"][:100]}  # fmt: skip
+             "failed": want["failed"][:100], "changed": got.get("changed", {})}  # fmt: skip
     if found is None:
         return _outcome(options, seed, mode, "rounding" if rounding else "same", **facts)
     if options.known and re.search(options.known, f"{program.source()}\n{found.message}"):

@@ -157,8 +157,11 @@ class Generator:
             fitting = [n for n, x in self._values.items() if _LETTERS[letter](x)]
         return self._rng.choice(fitting[-3:] if self._rng.random() < 0.7 else fitting)
 
+    def _op(self) -> Op:
+        return self._rng.choices(OPS, _WEIGHTS)[0]
+
     def _call(self) -> Step | None:
-        op: Op = self._rng.choices(OPS, _WEIGHTS)[0]
+        op = self._op()
         if self._traits.odd_values and any(word in op.text for word in _DIFFER_FOR_NAN):
             return None
         names: list[str] = []

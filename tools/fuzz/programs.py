@@ -61,6 +61,9 @@ class Program:
         steps: the function's body.
         outputs: names that it returns.
         sources: names to which gradients are taken, of all outputs; none for no gradient.
+        descends: variables among the sources go down their gradients.
+        counters: variables that count calls.
+        schedule: how it is called (`calling.Action`); none for each of the calls once.
     """
 
     inputs: Mapping[str, str]
@@ -70,6 +73,9 @@ class Program:
     outputs: tuple[str, ...]
     sources: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    descends: bool = False
+    counters: tuple[str, ...] = ()
+    schedule: tuple[tuple[Any, ...], ...] = ()
 
     def wide(self) -> str | None:
         """As `source`, with float32 for half types; None if it has none."""
@@ -95,17 +101,25 @@ class Program:
             body += [f"    loss = total([{', '.join(self.outputs)}])",
                      f"gradients = tape.gradient(loss, [{', '.join(self.sources)}])"]  # fmt: skip
             results.append("gradients")
+            if self.descends:
+                body.append(f"descend([{', '.join(self.sources)}], gradients)")
         body.append(f"return [{', '.join(results)}]")
         lines += [indent + line for line in body]
         lines += ["", "CALLS = [", *(f"    [{', '.join(call)}]," for call in self.calls), "]"]
         lines += [f"STATE = [{', '.join(n for n, text in self.constants.items() if text.startswith('tf.Variable'))}]"]
-        total = _NOISY_TOTAL if noisy else _TOTAL
+        if self.schedule:
+            lines += [f"COUNTERS = [{', '.join(n for n in self.counters if n in self.constants)}]",
+                      f"SCHEDULE = {list(self.schedule)}"]  # fmt: skip
+        total = (_NOISY_TOTAL if noisy else _TOTAL) + (_DESCEND if self.descends else "")
         return "\n".join([*(total.splitlines() if self.sources else []), *lines, ""])
 
     def script(self, why: str) -> str:
-        """A program that runs by itself and prints its results."""
-        return (f'"""{why}\n"""\n\nimport numpy as np\nimport tensorflow as tf\nfrom numpy import array, inf, nan\n\n'
-                f"{self.source()}\n"
+        """A program that runs by itself (with a schedule, in the project's folder) and prints its results."""
+        begin = (f'"""{why}\n"""\n\nimport numpy as np\nimport tensorflow as tf\nfrom numpy import array, inf, nan\n\n'
+                 f"{self.source()}\n")  # fmt: skip
+        if self.schedule:
+            return begin + _FOLLOW
+        return (begin +
                 'for arguments in CALLS:\n'
                 '    try:\n'
                 '        print(*tf.nest.flatten(program(*arguments)), sep="\\n")\n'
@@ -126,6 +140,22 @@ def total(values):
     floats = [noise(tf.cast(x, tf.float32), True) for x in values if x.dtype.is_floating]
     return tf.add_n([tf.reduce_mean(noise(tf.tanh(x), True)) for x in floats]) if floats else tf.constant(0.0)
 
+"""
+_DESCEND = """\
+def descend(sources, gradients):
+    for x, gradient in zip(sources, gradients):
+        if isinstance(x, tf.Variable) and gradient is not None:
+            x.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+
+"""
+_FOLLOW = """\
+from tools.fuzz.calling import Calling
+from tools.fuzz.verdicts import array as read
+from tools.fuzz.worker import kernels
+
+found, _ = Calling(program, CALLS, STATE, COUNTERS, kernels()).follow(SCHEDULE)
+for values in found:
+    print(values if isinstance(values, dict) else [read(value) for value in values])
 """
 
 
@@ -157,7 +187,8 @@ def encode(value: Any) -> Any:
 def decode(value: Mapping[str, Any]) -> Program:
     """The program of which `encode` made JSON."""
     return Program(value["inputs"], tuple(map(tuple, value["calls"])), value["constants"], _steps(value["steps"]),
-                   tuple(value["outputs"]), tuple(value["sources"]), value["facts"])
+                   tuple(value["outputs"]), tuple(value["sources"]), value["facts"], value["descends"],
+                   tuple(value["counters"]), tuple(map(tuple, value["schedule"])))
 
 
 def _steps(values: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:

@@ -34,6 +34,9 @@ def _smaller(program: Program, value: Value) -> Iterator[Program]:
         yield replace(program, sources=())
         for name in program.sources:
             yield replace(program, sources=tuple(n for n in program.sources if n != name))
+    for n in range(len(program.schedule)):
+        if len(program.schedule) > 1:
+            yield replace(program, schedule=program.schedule[:n] + program.schedule[n + 1:])
     for n in range(len(program.calls)):
         if len(program.calls) > 1:
             yield replace(program, calls=program.calls[:n] + program.calls[n + 1:])

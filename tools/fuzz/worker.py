@@ -4,7 +4,6 @@ rewritten."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import logging
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tools.fuzz.calling import Calling, Kernels, error, result, written
 from tools.fuzz.programs import Program, encode
 
 _ATTEMPTS = 12
@@ -53,6 +53,10 @@ def _program(generator: str, seed: int, attempt: int) -> Program:
         from tools.fuzz.nnsmith_programs import nnsmith_program
 
         return nnsmith_program(seed * _ATTEMPTS + attempt)
+    if generator == "training":
+        from tools.fuzz.training_programs import TrainingGenerator
+
+        return TrainingGenerator(f"{seed} {attempt}").program()
     from tools.fuzz.generator import Generator
 
     return Generator(f"{seed} {attempt}").program()
@@ -65,8 +69,9 @@ def run(source: str, noise: int | None = None) -> dict[str, Any]:
         noise: number of the noise for what rounds, 0 to run eagerly without any.
 
     Returns:
-        calls: for each call its values, or the error; state: variables afterwards; failed: the error of a first call,
-        or ""; regions, fallbacks: what tf_stitch did.
+        calls: for each call its values, or the error; where there is a schedule, variables after each, too; state:
+        variables afterwards; failed: the error of a first call, or ""; regions, fallbacks: what tf_stitch did;
+        changed: functions that changed over to kernels, by kind of action.
     """
     scope: dict[str, Any] = {"tf": tf, "np": np, "array": np.array, "inf": np.inf, "nan": np.nan}
     if noise is not None:
@@ -74,28 +79,43 @@ def run(source: str, noise: int | None = None) -> dict[str, Any]:
 
         scope["noise"] = Noise(noise)
     regions, fallbacks = _counts()
-    calls: list[Any] = []
-    failed = ""
-    with _eagerly(noise == 0):
+    with _eagerly(noise == 0), noise_in_ops(noise) if noise else contextlib.nullcontext():
         try:
             exec(source, scope)
-            function = scope["program"]
             if noise != 0:
-                with noise_in_ops(noise) if noise else contextlib.nullcontext():
-                    function.get_concrete_function()
-        except Exception as error:  # the program may be wrong
-            return {"calls": [_error(error)], "state": [], "failed": f"trace: {error}", "regions": 0, "fallbacks": []}
-        for arguments in scope["CALLS"]:
-            try:
-                calls.append([_value(x) for x in tf.nest.flatten(function(*arguments), expand_composites=True)
-                              if x is not None])  # fmt: skip
-            except Exception as error:  # to be compared with what the other does
-                calls.append(_error(error))
-                failed = failed or f"{type(error).__name__}: {error}"
-    state = [] if failed else [_value(v) for v in scope["STATE"]]
+                scope["program"].get_concrete_function()
+        except Exception as wrong:  # the program may be wrong
+            return {"calls": [error(wrong)], "state": [], "failed": f"trace: {wrong}", "regions": 0, "fallbacks": []}
+        calling = Calling(scope["program"], scope["CALLS"], scope["STATE"], scope.get("COUNTERS", []), kernels())
+        if "SCHEDULE" in scope:
+            calls, failed = calling.follow(scope["SCHEDULE"])
+        else:
+            calls = [result(scope["program"], arguments) for arguments in scope["CALLS"]]
+            failed = next((f"{c['type']}: {c['message']}" for c in calls if isinstance(c, dict)), "")
+    state = [] if failed else [written(v) for v in scope["STATE"]]
     now_regions, now_fallbacks = _counts()
     return {"calls": calls, "state": state, "failed": failed, "regions": now_regions - regions,
+            "changed": +calling.changed,
             "fallbacks": [f"{s}: {reason} ({n})" for (s, _, reason), n in (now_fallbacks - fallbacks).items()]}
+
+
+class _Kernels:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def wait(self, seconds: float) -> bool:
+        done: bool = self._session.finish_builds(seconds)
+        return done
+
+    def changed(self) -> int:
+        calls = self._session.first_calls
+        return 0 if calls is None else int(calls.changed)
+
+
+def kernels() -> Kernels | None:
+    """Those of this process; None if graphs are not rewritten in it."""
+    session = _session()
+    return _Kernels(session) if session is not None else None
 
 
 @contextlib.contextmanager
@@ -107,27 +127,21 @@ def _eagerly(on: bool) -> Iterator[None]:
         tf.config.run_functions_eagerly(False)
 
 
-def _value(tensor: Any) -> list[Any]:
-    array = np.asarray(tensor.numpy())
-    if array.dtype == object:
-        return ["object", list(array.shape), [str(x) for x in array.reshape(-1)]]
-    return [array.dtype.name, list(array.shape), base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()]
-
-
-def _error(error: Exception) -> dict[str, str]:
-    return {"type": type(error).__name__, "message": str(error)[:2000]}
-
-
 def _counts() -> tuple[int, Counter[tuple[str, str, str]]]:
     """Regions and fallbacks of the process so far."""
+    session = _session()
+    return (session.report.regions_seen, session.report.fallbacks) if session is not None else (0, Counter())
+
+
+def _session() -> Any:
     if os.environ.get("TF_STITCH", "0") == "0":
-        return 0, Counter()
+        return None
     from tf_stitch.plugin.activation import current_session
 
     session = current_session()
     if session is None:
         raise SystemExit("tf_stitch is not active in this process")
-    return session.report.regions_seen, session.report.fallbacks
+    return session
 
 
 _DO = {"draw": draw, "run": run}

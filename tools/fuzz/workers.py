@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PLAIN = "plain"
+FIRST_CALLS = ("first_calls", "first_calls_again")
 MODES: Mapping[str, Mapping[str, str]] = {
     PLAIN: {"TF_STITCH": "0"},
     "default": {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0"},
@@ -22,8 +23,10 @@ MODES: Mapping[str, Mapping[str, str]] = {
     "min_region_1": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"},
     "region_scope": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": "region"},
     "py_function": {"TF_STITCH": "1", "TF_STITCH_WRAP": "py_function"},
+    **{mode: {"TF_STITCH": "1"} for mode in FIRST_CALLS},
 }
-"""Ways to run a program -> environment."""
+"""Ways to run a program -> environment. The last two are what users have: of the two the one that comes second finds
+functions that the other has built, and changes over to them by counting calls."""
 
 _START_SECONDS = 400
 """The first worker may have to build the native libraries."""
