@@ -6,8 +6,8 @@ import pytest
 
 from tf_stitch.convert import targets
 from tf_stitch.convert.targets import CPU_LEVELS, own_level, parse_targets
-from tf_stitch.device import cpu_flags
 from tf_stitch.errors import ConvertError
+from tf_stitch.runtime import cpu_flags
 
 V3 = "flags : fpu avx2 bmi2 fma"
 V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tf_stitch.device.cpu_flags import cpu_flags
 from tf_stitch.device.spec import H200, DeviceSpec, gpu_spec
 from tf_stitch.errors import ConvertFlagError
+from tf_stitch.runtime.cpu_flags import cpu_flags
 from tf_stitch.runtime.device_profiles import device_spec
 
 CPU_LEVELS: dict[int, str] = {0: "x86-64", 1: "x86-64-v3", 2: "x86-64-v4"} if platform.machine() == "x86_64" else \

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from tf_stitch.device.cpu_flags import cpu_flags
+from tf_stitch.runtime.cpu_flags import cpu_flags
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
 # Eigen's own kernels for AVX-512 take four times as long to compile as its general ones. Those are as fast: measured
