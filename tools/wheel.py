@@ -34,7 +34,7 @@ def make_wheel(folder: Path) -> Path:
         NativeError: they cannot be built.
         subprocess.CalledProcessError: pip failed.
     """
-    libraries = [build_library(library, load_config().cache_dir) for library in (GRAPH_HOOK, STITCH_OP)]
+    libraries = [build_library(library, load_config().cache_dir, portable=True) for library in (GRAPH_HOOK, STITCH_OP)]
     with tempfile.TemporaryDirectory() as temporary:
         tree, made = Path(temporary, "tree"), Path(temporary, "made")
         tree.mkdir()

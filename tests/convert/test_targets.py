@@ -7,6 +7,7 @@ import pytest
 from tf_stitch.convert import targets
 from tf_stitch.convert.targets import CPU_LEVELS, own_level, parse_targets
 from tf_stitch.errors import ConvertError
+from tf_stitch.runtime import cpu_flags
 
 V3 = "flags : fpu avx2 bmi2 fma"
 V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
@@ -19,7 +20,7 @@ def test_the_level_is_the_highest_all_of_whose_instructions_are_there(text: str,
                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor : 0\n{text}\n")
     monkeypatch.setattr(targets, "CPU_LEVELS", {0: "x86-64", 1: "x86-64-v3", 2: "x86-64-v4"})
-    monkeypatch.setattr(targets, "Path", lambda _: tmp_path / "cpuinfo")
+    monkeypatch.setattr(cpu_flags, "Path", lambda _: tmp_path / "cpuinfo")
     assert own_level() == level
 
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tf_stitch.config import load_config
 from tf_stitch.errors import NativeError
 from tf_stitch.native import build
-from tf_stitch.native.build import GRAPH_HOOK, Library, build_library
+from tf_stitch.native.build import GRAPH_HOOK, Library, build_library, find_library
 
 TINY = Library("tiny", ("tiny.cc",), links_tensorflow=False)
 
@@ -41,6 +41,19 @@ def test_name_says_version_and_source(source: Path, tmp_path: Path) -> None:
     assert build_library(TINY, tmp_path / "cache") == first
     source.write_text("int tiny() { return 2; }\n")
     assert build_library(TINY, tmp_path / "cache") != first
+
+
+def test_a_portable_library_serves_where_none_was_built(source: Path, tmp_path: Path) -> None:
+    special = [f"cpu/host_blocks_{name}.cc" for name in ("baseline", "avx2", "avx512")]
+    (source.parent / "cpu").mkdir()
+    for name in special:
+        (source.parent / name).write_text("")
+    library = Library("tiny", ("tiny.cc", *special), links_tensorflow=False)
+    own, portable = build_library(library, tmp_path / "own"), build_library(library, tmp_path / "all", portable=True)
+    assert own.name != portable.name
+    assert build_library(library, tmp_path / "all") == portable
+    assert find_library(library, tmp_path / "all") == (portable, "")
+    assert build_library(library, tmp_path / "own", portable=True).name == portable.name
 
 
 def test_a_finished_library_waits_for_nobody(source: Path, tmp_path: Path) -> None:

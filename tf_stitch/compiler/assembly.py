@@ -33,6 +33,7 @@ class Assembly:
         rendered: kernels that other sizes share, by symbol; `source` holds them all.
         own: kernels whose symbols mean nothing beyond this region, if it has such; `source` holds them all.
         after: for each step, copies last, the earlier ones it has to wait for; None on a CPU, where they run in turn.
+        nodes: names of the user's nodes that each step computes.
     """
 
     steps: Sequence[Step]
@@ -42,6 +43,7 @@ class Assembly:
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
     own: Sequence[Rendered] = ()
     after: tuple[tuple[int, ...], ...] | None = None
+    nodes: Sequence[tuple[str, ...]] = ()
 
 
 Fusions: TypeAlias = Callable[[BufferPlan, Sequence[Sequence[int]]], Mapping[tuple[int, ...], Partition]]
@@ -84,6 +86,19 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
+def _user_nodes(*work: Work) -> tuple[str, ...]:
+    """What a step computes, what it is named after last: what decided a kernel's schedule, or a call's own node."""
+    names: dict[str, None] = {}
+    for one in work:
+        nodes, main = (one.nodes, one.nodes[0]) if isinstance(one, BoundCall) else (
+            one.schedule.pattern.nodes, one.schedule.dominant)
+        names |= dict.fromkeys(node.loc.node for node in nodes if node.loc.node)
+        if main.loc.node:
+            names.pop(main.loc.node, None)
+            names[main.loc.node] = None
+    return tuple(names)
+
+
 def _library_step(work: BoundCall, args: tuple[BufferRef, ...]) -> LibraryStep:
     """The step of a library call, for the sizes at hand.
 
@@ -100,17 +115,21 @@ def _library_step(work: BoundCall, args: tuple[BufferRef, ...]) -> LibraryStep:
 def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
+    nodes: list[tuple[str, ...]] = []
     for i, work in enumerate(buffers.kernels):
         if isinstance(work, BoundCall):
             steps.append(_library_step(work, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
+        else:  # no elements: no work
+            continue
+        nodes.append(_user_nodes(work))
     names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
     runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
     launches = [Packed(name, (number,)) for number, (name, _) in enumerate(programs)]
     emission = target_of(device).emission
     own = emission.launches(programs, launches)
-    return Assembly(steps, emission.source(own), runs, names, own=own)
+    return Assembly(steps, emission.source(own), runs, names, own=own, nodes=nodes)
 
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
@@ -138,7 +157,8 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     emission = target_of(device).emission
     own = emission.launches(programs, list(launches.values()))
-    return Assembly(steps, emission.source(own), runs, tuple(names.values()), own=own)
+    nodes = [_user_nodes(*(buffers.kernels[i] for i in group)) for group in groups]
+    return Assembly(steps, emission.source(own), runs, tuple(names.values()), own=own, nodes=nodes)
 
 
 def _number(program: Program, programs: list[tuple[str, Program]]) -> int:
@@ -188,12 +208,14 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
     runs: dict[str, tuple[Program, ...]] = {}
     rendered: dict[str, Rendered] = {}
     made: dict[tuple[Program, ...], Rendered] = {}
+    nodes: list[tuple[str, ...]] = []
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
     for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         if isinstance(first, BoundCall):
             steps.append(_library_step(first, args))
+            nodes.append(_user_nodes(first))
             continue
         kernels = _kernels(buffers, group)
         programs = tuple(kernel.program for kernel in kernels)
@@ -205,8 +227,10 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         rendered[launch.symbol] = launch
         runs[launch.symbol] = programs
         names |= dict.fromkeys(group, launch.symbol)
+        nodes.append(_user_nodes(*kernels))
         if groups is not None:
             steps.append(_device_launch(launch.symbol, programs, _shared(kernels), args, steps, launch.sizes))
         else:
             steps.append(HostLaunch(launch.symbol, args, launch.sizes))
-    return Assembly(steps, target_of(device).emission.source(rendered.values()), runs, tuple(names.values()), rendered)
+    return Assembly(steps, target_of(device).emission.source(rendered.values()), runs, tuple(names.values()), rendered,
+                    nodes=nodes)

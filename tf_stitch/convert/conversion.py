@@ -82,7 +82,7 @@ def convert(options: Options, config: StitchConfig, progress: Progress, dry_run:
     if not dry_run:
         check_apart(options.source, options.target)
         check_target(options.target, options.overwrite)
-    library = load_op(config.cache_dir)
+    library = load_op(config.cache_dir, portable=not dry_run)  # the models go to other machines, and it with them
     progress.step(f"reading {options.source}")
     task = read_task(options, config)
     if dry_run:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tf_stitch.device.spec import H200, DeviceSpec, gpu_spec
 from tf_stitch.errors import ConvertFlagError
+from tf_stitch.runtime.cpu_flags import cpu_flags
 from tf_stitch.runtime.device_profiles import device_spec
 
 CPU_LEVELS: dict[int, str] = {0: "x86-64", 1: "x86-64-v3", 2: "x86-64-v4"} if platform.machine() == "x86_64" else \
@@ -22,11 +23,7 @@ _FLAGS = {1: {"avx2", "fma", "bmi2"}, 2: {"avx512f", "avx512bw", "avx512cd", "av
 
 def own_level() -> int:
     """The highest level of this machine's CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return 0
-    flags = set(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
+    flags = cpu_flags()
     level = 0
     while level + 1 in CPU_LEVELS and _FLAGS[level + 1] <= flags:
         level += 1

@@ -36,6 +36,7 @@ from tf_stitch.report.entries import BuildEntry, KernelEntry
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.step_labels import with_labels
 from tf_stitch.targets.registry import target_of
 
 MOST_BUILDERS = 4
@@ -332,6 +333,15 @@ class RegionRegistry:
         if self._is_new(built.stem) and not compiled.rendered:
             self._tuner.add(Job(compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
                                 compiled.kernels, compiled.buffers, built.fusions))
+
+    @collector_paused()
+    def labelled(self, number: int, key: Key, built: Built) -> list[int]:
+        """Words of an executable, with names of this region's nodes for profilers where they are known."""
+        names = {name: name for name in names_of(self.region(number).graph)}
+        if built.names and any(name not in names for nodes in built.executable.nodes for name in nodes):
+            bound = PlacedRegion(number, self.region(number), CPU_ORDINAL, True).bound(key.shapes)
+            names = dict(zip(built.names, names_of(bound), strict=True))
+        return with_labels(built.words, built.executable, names)
 
     def _is_new(self, stem: str) -> bool:
         """Whether a build has not run before: what was built in the background is there already when it first runs."""

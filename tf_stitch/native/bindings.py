@@ -298,8 +298,11 @@ _loaded: OpLibrary | None = None
 _load_lock = threading.Lock()
 
 
-def load_op(cache_dir: Path) -> OpLibrary:
+def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
     """Builds (if needed) and loads the op; the same object ever after, for an op can be registered only once.
+
+    Args:
+        portable: what is built runs on other processors, too.
 
     Raises:
         NativeError: it cannot be built or loaded.
@@ -309,7 +312,7 @@ def load_op(cache_dir: Path) -> OpLibrary:
 
     with _load_lock:
         if _loaded is None:
-            path = build_library(STITCH_OP, cache_dir)
+            path = build_library(STITCH_OP, cache_dir, portable)
             try:
                 _loaded = OpLibrary(path, tf.load_op_library(str(path)))
             except (OSError, tf.errors.OpError) as error:

@@ -1,8 +1,8 @@
 """Builds the native libraries against the installed TensorFlow, once per TensorFlow version and source.
 
 Wheels for one TensorFlow version hold them. Else the first use builds: at install time TensorFlow may not be there,
-for pip isolates builds. A file serves the CPU and the GPU wheel of its TensorFlow version, so a cache folder
-can be carried to a machine without a compiler.
+for pip isolates builds. A file serves the CPU and the GPU wheel of its TensorFlow version, so a cache folder can be
+carried to a machine of the same kind without a compiler.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -31,6 +30,7 @@ from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.messages import Activity, on_terminal, say
 from tf_stitch.native import failed_builds
 from tf_stitch.native.failed_builds import LastingError
+from tf_stitch.native.instruction_sets import for_this_processor, special_flags
 from tf_stitch.runtime.cache_key import ABI_VERSION
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.load_test import check_elf
@@ -42,15 +42,8 @@ COMPILERS = ("g++", "c++", "clang++")
 COMPILE_SECONDS = 600
 """For one run of the compiler, which then is killed."""
 _SUFFIX = ".so"
-_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w")
-_AVX2 = ("-mavx2", "-mfma", "-mf16c")
-# Eigen's own kernels for AVX-512 take four times as long to compile as its general ones. Those are as fast: measured
-# within 5% on blocks of 64 x 64 to 64 x 1024, and 1.35 times as fast on 17 x 33 (2026-11, Zen 4).
-_GENERAL_KERNELS = ("-DEIGEN_USE_AVX512_GEMM_KERNELS=0", "-DEIGEN_USE_AVX512_TRSM_KERNELS=0")
-_X86_FLAGS = {"cpu/host_blocks_avx2.cc": _AVX2,
-              "cpu/host_blocks_avx512.cc": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl",
-                                            *_GENERAL_KERNELS)}
-"""Source -> instructions it may use where processors are x86: which file runs is decided by the processor at hand."""
+# GCC collects garbage in half as much memory by default, for a twelfth of the time that TensorFlow's headers take.
+_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w", "--param=ggc-min-expand=200", "--param=ggc-min-heapsize=524288")
 
 
 @dataclass(frozen=True)
@@ -76,38 +69,50 @@ class Library:
         alone = [source for source in self.sources if not any(source in unit for unit in self.together)]
         return [*self.together, *((source,) for source in alone)]
 
+    def here(self) -> Library:
+        """The same with what this machine's processor can run: built sooner, and for such processors alone."""
+        return replace(self, sources=for_this_processor(self.sources))
+
 
 _WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/loop_spec.cc", "op/callers_executor.cc",
                     "op/module_op.cc", "cpu/workers.cc")
 """All that read TensorFlow's large headers, which takes seven seconds."""
-_RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc")
-_BY_THEMSELVES = ("op/executable.cc", "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc",
-                  "loop/loop_roles.cc", "cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc",
-                  "cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc")
+_RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc", "op/executable.cc",
+            "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "loop/loop_roles.cc", "op/gemm.cc",
+            "cpu/host_gemm.cc")
+_CUDA = ("cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc",
+         "cuda/graph_places.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc")
+_CUDNN = ("cuda/cudnn.cc", "cuda/cudnn_library.cc")
+_TOGETHER = (_WITH_TENSORFLOW, _RUNTIME, _CUDA, _CUDNN)
 STITCH_OP = Library(
     "stitch_op",
-    (*_WITH_TENSORFLOW, *_RUNTIME, *_BY_THEMSELVES, *(source for library in LIBRARIES for source in library.sources)),
+    tuple(dict.fromkeys((*(source for unit in _TOGETHER for source in unit),
+                         *(source for library in LIBRARIES for source in library.sources)))),
     links_tensorflow=True,
-    together=(_WITH_TENSORFLOW, _RUNTIME),
+    together=_TOGETHER,
 )
 GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc"), links_tensorflow=False)
 
 
-def build_library(library: Library, cache_dir: Path) -> Path:
+def build_library(library: Library, cache_dir: Path, portable: bool = False) -> Path:
     """Returns the library's file, compiled unless `cache_dir`/native has it for this TensorFlow and these sources.
+
+    Args:
+        portable: it is to run on other processors, too. Else one that does is as good, where there is one.
 
     Raises:
         NativeError: no compiler, or it rejected the sources, now or (then in one line) in an earlier process; the
             message says what to do.
     """
-    flags, libraries, key = _recipe(library)
+    wanted = library if portable else library.here()
     cache = native_cache(cache_dir)
-    found = _prebuilt(key) or cache.get(key, _SUFFIX)  # perhaps where nothing can be written
+    found = _find(wanted, cache) or _find(library, cache)  # perhaps where nothing can be written
     if found is None:
+        flags, libraries, key = _recipe(wanted)
         with _locked(cache.folder / f"{library.name}.lock"):
             if (cache.folder / (key + _SUFFIX)).exists():  # who held the lock has built it
                 found = cache.get(key, _SUFFIX)
-            found = found or _build(library, flags, libraries, cache, key)
+            found = found or _build(wanted, flags, libraries, cache, key)
     if cache.problem:
         _say_once(f"native libraries go to a temporary folder ({cache.problem}); TF_STITCH_CACHE names a lasting one")
     return found
@@ -115,11 +120,18 @@ def build_library(library: Library, cache_dir: Path) -> Path:
 
 def find_library(library: Library, cache_dir: Path) -> tuple[Path | None, str]:
     """The library's file if it is built; else why it is not, "" where nobody has tried."""
-    _, _, key = _recipe(library)
-    kept = native_cache(cache_dir)
+    cache = native_cache(cache_dir)
+    found = _find(library.here(), cache) or _find(library, cache)
     compiler = find_compiler()
-    failed = None if compiler is None else failed_builds.recall(kept.folder, key, compiler)
-    return _prebuilt(key) or kept.get(key, _SUFFIX), "" if failed is None else str(failed)
+    if found is not None or compiler is None:
+        return found, ""
+    failed = failed_builds.recall(cache.folder, _recipe(library.here())[2], compiler)
+    return None, "" if failed is None else str(failed)
+
+
+def _find(library: Library, cache: KernelCache) -> Path | None:
+    _, _, key = _recipe(library)
+    return _prebuilt(key) or cache.get(key, _SUFFIX)
 
 
 def _recipe(library: Library) -> tuple[list[str], list[str], str]:
@@ -129,7 +141,7 @@ def _recipe(library: Library) -> tuple[list[str], list[str], str]:
     flags = [*_FLAGS, *tf.sysconfig.get_compile_flags()]
     libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
     version = tf.version.VERSION
-    special = [flag for source in library.sources for flag in _special_flags(source)]
+    special = [flag for source in library.sources for flag in special_flags(source)]
     digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries])
     return flags, libraries, f"{library.name}-tf{version}-{digest[:16]}"
 
@@ -226,7 +238,7 @@ def _compiled(compiler: str, library: Library, flags: list[str], libraries: list
     with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = [f"{folder}/{unit[0].replace('/', '_')}.o" for unit in library.units]
         linked = Path(folder, library.name)
-        runs += [pool.submit(_run, library, [compiler, *flags, f"-I{SOURCE_DIR}", *_special_flags(unit[0]), "-c",
+        runs += [pool.submit(_run, library, [compiler, *flags, f"-I{SOURCE_DIR}", *special_flags(unit[0]), "-c",
                                              str(_file_of(unit, Path(made.removesuffix(".o")))), "-o", made])
                  for unit, made in zip(library.units, objects, strict=True)]
         try:
@@ -261,10 +273,6 @@ def _file_of(unit: tuple[str, ...], joined: Path) -> Path:
         return SOURCE_DIR / unit[0]
     joined.write_text("".join(f'#include "{source}"\n' for source in unit))
     return joined
-
-
-def _special_flags(source: str) -> tuple[str, ...]:
-    return _X86_FLAGS.get(source, ()) if platform.machine() == "x86_64" else ()
 
 
 def _run(library: Library, command: list[str]) -> None:

@@ -305,7 +305,8 @@ class Session:
             BuildInterruptedError: to fall back until the op asks again.
         """
         try:
-            return self._built(region, device, Key.parse(key)).words
+            parsed = Key.parse(key)
+            return self.registry.labelled(region, parsed, self._built(region, device, parsed))
         except BuildPending:
             raise
         except (BuildInterruptedError, MemoryError) as error:

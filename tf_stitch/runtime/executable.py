@@ -92,6 +92,8 @@ class Executable:
         binary: shared library (CPU) or cubin (GPU) that holds the kernels.
         arena: bytes of each segment of the memory in which steps leave values for others; no value lies in two.
         live_bytes: what the arena's values take at one time, at most.
+        nodes: names of the user's nodes that each step computes, what it is named after last; fewer than steps where
+            the last ones compute nothing.
         after: GPU: for each step the earlier ones it has to wait for; None: each waits for the one before it.
     """
 
@@ -104,6 +106,7 @@ class Executable:
     binary: bytes | str | None
     after: tuple[tuple[int, ...], ...] | None = None
     live_bytes: int = 0
+    nodes: tuple[tuple[str, ...], ...] = ()
 
     @property
     def arena_bytes(self) -> int:

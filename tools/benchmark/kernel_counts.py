@@ -136,6 +136,8 @@ def count_host(name: str, events: Events, all_names: Collection[str], classes: C
         return
     if not node or not re.fullmatch(r"_?[A-Z]\w*", op) or " " in name or node.endswith(":"):
         return
+    if op in ("StitchKernel", "StitchCall"):  # steps of a region, which is counted itself
+        return
     region = _REGION.match(node)
     if op.startswith("Stitch") and region:
         classes.regions[region[1]] += events.count

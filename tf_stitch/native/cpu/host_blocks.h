@@ -24,9 +24,10 @@ struct HostBlocks {  // by element type
   MatmulBlock f32, f64, f16, bf16;
 };
 
-// Null where the compiler cannot make them; they must not run on a processor without these instructions.
-const HostBlocks* BaselineBlocks();
-const HostBlocks* Avx2Blocks();
-const HostBlocks* Avx512Blocks();
+// Null where the compiler cannot make them; they must not run on a processor without these instructions. Weak: a library
+// that is built where it is used has those for the processor there (native/instruction_sets.py).
+__attribute__((weak)) const HostBlocks* BaselineBlocks();
+__attribute__((weak)) const HostBlocks* Avx2Blocks();
+__attribute__((weak)) const HostBlocks* Avx512Blocks();
 
 }  // namespace tf_stitch

@@ -12,20 +12,26 @@ namespace {
 constexpr std::int64_t kRows = 64;  // of a block
 constexpr std::int64_t kColumns = 64;  // of a block, at least
 
-const HostBlocks& BestBlocks() {
+using FindBlocks = const HostBlocks*();
+
+const HostBlocks* From(FindBlocks* find) { return find == nullptr ? nullptr : find(); }
+
+// Null in a library that was built for a better processor.
+const HostBlocks* BestBlocks() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && Avx512Blocks() != nullptr) return *Avx512Blocks();
-  if (avx2 && Avx2Blocks() != nullptr) return *Avx2Blocks();
+  if (avx512 && From(&Avx512Blocks) != nullptr) return Avx512Blocks();
+  if (avx2 && From(&Avx2Blocks) != nullptr) return Avx2Blocks();
 #endif
-  return *BaselineBlocks();
+  return From(&BaselineBlocks);
 }
 
 const HostBlocks& Blocks() {
-  static const HostBlocks& best = BestBlocks();
-  return best;
+  static constexpr HostBlocks kNone{};
+  static const HostBlocks* const best = BestBlocks();
+  return best == nullptr ? kNone : *best;
 }
 
 // Columns of a block: all of them, unless there are too few blocks of rows for all threads.

@@ -4,6 +4,7 @@
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
 #include "op/placement.h"
+#include "op/step_labels.h"
 #include "cpu/shared_loop.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/threadpool.h"
@@ -19,17 +20,20 @@ class Launcher {
     env_ = {workers->workers, workers->num_threads, &ParallelFor};
   }
 
-  // All steps: as one CUDA graph where there is one and it is wanted, else one by one. `context` is current on a GPU.
+  // All steps: as one CUDA graph where there is one and it is wanted, else one by one, as for a profiler, which could not
+  // tell the kernels of a graph apart. `context` is current on a GPU.
   absl::Status Run(const Executable& executable, CUcontext context, bool as_graph = true) const {
     const std::vector<Step>& steps = executable.steps;
     const bool trial = placement_.on_gpu && executable.graph->CountRun();
-    if (placement_.on_gpu && as_graph && executable.graph->Wanted(steps)) {
+    const bool labelled = !executable.labels.empty() && Profiled();
+    if (placement_.on_gpu && as_graph && !labelled && executable.graph->Wanted(steps)) {
       const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
         const Placement elsewhere{true, stream};
         return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step, false).message());
       };
       if (executable.graph->Launch(context, executable, buffers_, placement_.stream, record)) return absl::OkStatus();
     }
+    if (labelled) return RunLabelled(executable, trial);
     for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trial));
     return absl::OkStatus();
   }
@@ -37,6 +41,14 @@ class Launcher {
  private:
   Launcher(const Placement& gpu, const Buffers& buffers, std::size_t workspace)
       : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
+
+  absl::Status RunLabelled(const Executable& executable, bool trial) const {
+    for (std::size_t i = 0; i < executable.steps.size(); ++i) {
+      const ScopedLabel label(executable.labels[i]);
+      TF_RETURN_IF_ERROR(RunOne(executable.steps[i], trial));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status RunOne(const Step& step, bool trial) const {
     return std::visit([this, trial](const auto& one) {
