@@ -2,6 +2,7 @@
 
     pip download --no-deps --no-binary :all: keras==3.15.1 && tar xf keras-3.15.1.tar.gz
     python -m tools.other_tests --suite=keras-3.15.1 --state=/tmp/keras 'keras/src/layers/**/*_test.py'
+    python -m tools.other_tests --suite=keras-3.15.1 --state=/tmp/keras --graph_ops keras/src/ops/linalg_test.py
 
 Some files at a time run in one process, once in each mode; what the state folder has is not run again. A test that
 differs is run once more in both modes, alone. The exit code is 1 if one differs then.
@@ -29,13 +30,17 @@ _MODES = flags.DEFINE_multi_enum("modes", _STITCHED, _STITCHED, "ways to stitch"
 _SECONDS = flags.DEFINE_float("seconds", 120, "that one test may take")
 _BATCH = flags.DEFINE_integer("batch", 10, "files to a process", lower_bound=1)
 _JOBS = flags.DEFINE_integer("jobs", 1, "files at a time", lower_bound=1)
+_GRAPH_OPS = flags.DEFINE_bool("graph_ops", False, "in each mode, make a graph of each op that a test of Keras calls "
+                               "eagerly")
 _OUT = flags.DEFINE_string("out", None, "Markdown file for the table and the tests that differ")
 
 Outcomes = dict[str, Outcome]
+_PLUGIN = "tools.other_tests.graph_ops"
 
 
 def main(arguments: Sequence[str]) -> int:
     suite, state = Path(_SUITE.value).resolve(), Path(_STATE.value).resolve()
+    state = state / "graph_ops" if _GRAPH_OPS.value else state
     files = sorted({str(p.relative_to(suite)) for glob in arguments[1:] for p in suite.glob(glob)})
     if not files:
         raise app.UsageError(f"no test file in {suite} for {arguments[1:]}")
@@ -71,9 +76,13 @@ def _modes(suite: Path, files: Sequence[str], state: Path) -> dict[str, dict[str
     found: dict[str, dict[str, Outcomes]] = {file: {} for file in files}
     for mode in ("plain", *_MODES.value):
         print(f"{mode}: {files[0]} and {len(files) - 1} more", file=sys.stderr, flush=True)
-        for file, outcomes in run_files(suite, files, mode, state, _SECONDS.value).items():
+        for file, outcomes in _run(suite, files, mode, state).items():
             found[file][mode] = outcomes
     return found
+
+
+def _run(suite: Path, files: Sequence[str], mode: str, state: Path) -> dict[str, Outcomes]:
+    return run_files(suite, files, mode, state, _SECONDS.value, [_PLUGIN] if _GRAPH_OPS.value else [])
 
 
 def _differing(run: dict[str, Outcomes], mode: str) -> Iterator[str]:
@@ -86,7 +95,7 @@ def _differing(run: dict[str, Outcomes], mode: str) -> Iterator[str]:
 def _still(suite: Path, state: Path, mode: str, test: str) -> bool:
     """Whether a test differs when it runs alone."""
     alone = state / "alone" / hashlib.sha256(test.encode()).hexdigest()[:16]
-    plain, other = (run_files(suite, [test], m, alone, _SECONDS.value)[test] for m in ("plain", mode))
+    plain, other = (_run(suite, [test], m, alone)[test] for m in ("plain", mode))
     return {t: o.outcome for t, o in plain.items()} != {t: o.outcome for t, o in other.items()}
 
 
