@@ -35,11 +35,12 @@ def test_outcomes_of_a_file_whose_process_ends(tmp_path: Path) -> None:
         assert "said" in outcomes["some_test.py::test_fails"].said
 
 
-def test_plugins_are_loaded(tmp_path: Path) -> None:
-    (tmp_path / "some_test.py").write_text("import sys\ndef test(): assert 'tools.versions' in sys.modules\n")
-    for plugins, outcome in (([], "failed"), (["tools.versions"], "passed")):
-        found = run_files(tmp_path, ["some_test.py"], "plain", tmp_path / outcome, 60, plugins)["some_test.py"]
-        assert [o.outcome for o in found.values()] == [outcome]
+def test_options_of_pytest_are_given(tmp_path: Path) -> None:
+    (tmp_path / "some_test.py").write_text("import sys\ndef test_a(): assert 'tools.versions' in sys.modules\n"
+                                           "def test_b(): pass\n")  # fmt: skip
+    for options, outcomes in (([], ["failed", "passed"]), (["-p", "tools.versions", "-k", "test_a"], ["passed"])):
+        found = run_files(tmp_path, ["some_test.py"], "plain", tmp_path / str(len(options)), 60, options)
+        assert [o.outcome for o in found["some_test.py"].values()] == outcomes
 
 
 def test_an_op_is_a_graph_whose_inputs_are_tensors_and_arrays() -> None:

@@ -32,10 +32,11 @@ _BATCH = flags.DEFINE_integer("batch", 10, "files to a process", lower_bound=1)
 _JOBS = flags.DEFINE_integer("jobs", 1, "files at a time", lower_bound=1)
 _GRAPH_OPS = flags.DEFINE_bool("graph_ops", False, "in each mode, make a graph of each op that a test of Keras calls "
                                "eagerly")
+_ONLY = flags.DEFINE_string("only", None, "pytest's expression for the tests to run; such a run needs a --state of "
+                            "its own")
 _OUT = flags.DEFINE_string("out", None, "Markdown file for the table and the tests that differ")
 
 Outcomes = dict[str, Outcome]
-_PLUGIN = "tools.other_tests.graph_ops"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,7 +83,9 @@ def _modes(suite: Path, files: Sequence[str], state: Path) -> dict[str, dict[str
 
 
 def _run(suite: Path, files: Sequence[str], mode: str, state: Path) -> dict[str, Outcomes]:
-    return run_files(suite, files, mode, state, _SECONDS.value, [_PLUGIN] if _GRAPH_OPS.value else [])
+    options = ["-p", "tools.other_tests.graph_ops"] if _GRAPH_OPS.value else []
+    options += ["-k", _ONLY.value] if _ONLY.value else []
+    return run_files(suite, files, mode, state, _SECONDS.value, options)
 
 
 def _differing(run: dict[str, Outcomes], mode: str) -> Iterator[str]:

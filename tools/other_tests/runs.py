@@ -31,7 +31,7 @@ class Outcome:
     said: str
 
 
-def run_files(suite: Path, files: Sequence[str], mode: str, state: Path, seconds: float, plugins: Sequence[str] = (),
+def run_files(suite: Path, files: Sequence[str], mode: str, state: Path, seconds: float, options: Sequence[str] = (),
               ) -> dict[str, dict[str, Outcome]]:  # fmt: skip
     """Outcomes of the tests of each file; what the state folder has is not run again. A test in which the process ends
     or hangs is counted as such, and the next process goes on after it.
@@ -40,7 +40,7 @@ def run_files(suite: Path, files: Sequence[str], mode: str, state: Path, seconds
         suite: a source tree's root, in which pytest runs.
         files: run in one process; or one test's id.
         seconds: that one test may take.
-        plugins: modules that pytest loads.
+        options: more of pytest's.
     """
     folder = state / mode
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def run_files(suite: Path, files: Sequence[str], mode: str, state: Path, seconds
         if not left:
             break
         log = outcomes_of(folder, left[0]).with_suffix(".log")
-        code = _pytest(suite, left, mode, folder, log, seconds, plugins)
+        code = _pytest(suite, left, mode, folder, log, seconds, options)
         if code in (0, 1, 5):  # all ran: passed, some failed, none left
             for file in left:
                 done[file].write_text(str(code))
@@ -60,7 +60,7 @@ def run_files(suite: Path, files: Sequence[str], mode: str, state: Path, seconds
 
 
 def _pytest(suite: Path, files: Sequence[str], mode: str, outcomes: Path, log: Path, seconds: float,
-            plugins: Sequence[str]) -> int:  # fmt: skip
+            options: Sequence[str]) -> int:  # fmt: skip
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH")} | MODES[mode]
     environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "KERAS_BACKEND": "tensorflow",
                 "PYTHONPATH": str(Path(__file__).resolve().parents[2])}  # fmt: skip
@@ -68,7 +68,7 @@ def _pytest(suite: Path, files: Sequence[str], mode: str, outcomes: Path, log: P
         environ["TF_STITCH_CACHE"] = os.environ["TF_STITCH_CACHE"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.other_tests.recorder", "-p", "no:cacheprovider",
                f"--outcomes={outcomes}", f"--timeout={seconds:g}", "--timeout-method=thread",
-               "--continue-on-collection-errors", *(f"-p{plugin}" for plugin in plugins), *files]  # fmt: skip
+               "--continue-on-collection-errors", *options, *files]  # fmt: skip
     with log.open("wb") as out:
         return subprocess.run(command, cwd=suite, env=environ, stdout=out, stderr=out, check=False).returncode
 
