@@ -36,7 +36,7 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     module = Wide()
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.serve)
     usual, load = StitchConfig().cache_dir, conversion.load_op
-    monkeypatch.setattr(conversion, "load_op", lambda _: load(usual))
+    monkeypatch.setattr(conversion, "load_op", lambda _, portable: load(usual, portable))
     monkeypatch.setenv("TF_STITCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(attempt, "slower_regions", lambda *_: set())
 

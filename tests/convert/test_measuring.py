@@ -107,9 +107,9 @@ def test_a_signature_that_is_slower_gives_its_regions_up_and_the_next_conversion
     assert timed == [1, 1], "of the first conversion, with both scopes"
 
 
-def _load_with(load: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _load_with(load: Callable[..., Any]) -> Callable[..., Any]:
     """The op library of the usual cache, so that it is not built anew."""
     from tf_stitch.config import StitchConfig
 
     usual = StitchConfig().cache_dir
-    return lambda _: load(usual)
+    return lambda _, portable: load(usual, portable)

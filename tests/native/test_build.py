@@ -20,7 +20,7 @@ import tensorflow as tf
 from tf_stitch.config import load_config
 from tf_stitch.errors import NativeError
 from tf_stitch.native import build
-from tf_stitch.native.build import GRAPH_HOOK, Library, build_library, find_library
+from tf_stitch.native.build import GRAPH_HOOK, Library, build_library, find_library, is_portable
 
 TINY = Library("tiny", ("tiny.cc",), links_tensorflow=False)
 
@@ -54,6 +54,9 @@ def test_a_portable_library_serves_where_none_was_built(source: Path, tmp_path: 
     assert build_library(library, tmp_path / "all") == portable
     assert find_library(library, tmp_path / "all") == (portable, "")
     assert build_library(library, tmp_path / "own", portable=True).name == portable.name
+    assert build_library(library, tmp_path / "own").name == portable.name, "which others need, too: one is loaded"
+    assert is_portable(library, portable)
+    assert not is_portable(library, own)
 
 
 def test_a_finished_library_waits_for_nobody(source: Path, tmp_path: Path) -> None:

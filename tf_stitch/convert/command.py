@@ -134,7 +134,8 @@ def _run(values: flags.FlagValues) -> int:
     from tf_stitch.convert.options import Options
     from tf_stitch.convert.progress import Progress
     from tf_stitch.convert.sizes import Asked, parse_ranges, parse_shapes
-    from tf_stitch.native.build import STITCH_OP, build_library
+    from tf_stitch.native.bindings import load_op
+    from tf_stitch.native.build import STITCH_OP, build_library, is_portable
 
     for library in filter(None, values.op_library.split(",")):
         try:
@@ -161,8 +162,10 @@ def _run(values: flags.FlagValues) -> int:
     print(outcome.coverage)
     if not values.dry_run:
         print(f"{options.target}: {len(outcome.checked)} runs like the original")
-        library = str(build_library(STITCH_OP, config.cache_dir, portable=True))
-        print(f"load it after tf.load_op_library({library!r}), or a copy of that file")
+        library = load_op(config.cache_dir).path  # another one only where this process had it before
+        if not is_portable(STITCH_OP, library):
+            library = build_library(STITCH_OP, config.cache_dir, portable=True)
+        print(f"load it after tf.load_op_library({str(library)!r}), or a copy of that file")
     return OK
 
 

@@ -106,7 +106,7 @@ def build_library(library: Library, cache_dir: Path, portable: bool = False) -> 
     """
     wanted = library if portable else library.here()
     cache = native_cache(cache_dir)
-    found = _find(wanted, cache) or _find(library, cache)  # perhaps where nothing can be written
+    found = _find(library, cache) or _find(wanted, cache)  # perhaps where nothing can be written
     if found is None:
         flags, libraries, key = _recipe(wanted)
         with _locked(cache.folder / f"{library.name}.lock"):
@@ -118,10 +118,15 @@ def build_library(library: Library, cache_dir: Path, portable: bool = False) -> 
     return found
 
 
+def is_portable(library: Library, file: Path) -> bool:
+    """Whether a file that was found or built runs on other processors, too."""
+    return file.stem == _recipe(library)[2]
+
+
 def find_library(library: Library, cache_dir: Path) -> tuple[Path | None, str]:
     """The library's file if it is built; else why it is not, "" where nobody has tried."""
     cache = native_cache(cache_dir)
-    found = _find(library.here(), cache) or _find(library, cache)
+    found = _find(library, cache) or _find(library.here(), cache)
     compiler = find_compiler()
     if found is not None or compiler is None:
         return found, ""
