@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import given
@@ -144,3 +145,22 @@ def test_what_an_index_is_worked_out_from() -> None:
     assert reach(flat // 70000 // 70000) <= reach(flat)
     assert reach((flat + 5) // 11 - 3) >= 70000 * 69999, "of what is divided"
     assert reach(var(column) - 100000) == 100000 + 69999
+
+
+def test_an_index_is_what_its_terms_and_offset_are() -> None:
+    a, b = Var("a", 4), Var("b", 8)
+    one, same = var(a) * 8 + var(b), linearize((var(a), var(b)), (4, 8))
+    other = replace(one, offset=1)
+    assert one == same != other
+    assert len({one, same, other, one + 1}) == 2, "a copy has a hash of its own"
+    assert one.names == {"a", "b"}
+    assert [index.bounds for index in (one, same, other)] == [(0, 31), (0, 31), (1, 32)]
+    with pytest.raises(FrozenInstanceError):
+        one.offset = 2  # type: ignore[misc]
+
+
+def test_the_terms_of_a_sum_are_in_one_order() -> None:
+    a, b, c = (var(Var(name, 100)) for name in "abc")
+    parts = [a * 3, b // 7, b % 7, c // 5 * 2, constant(4)]
+    sums = {sum(order, constant(0)) for order in itertools.permutations(parts)}
+    assert [str(index) for index in sums] == ["(b)%7 + (b)//7 + (c)//5*2 + a*3 + 4"]

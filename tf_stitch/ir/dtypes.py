@@ -24,6 +24,8 @@ class DType(Enum):
     U64 = "uint64"
     BOOL = "bool"
 
+    __hash__ = object.__hash__  # Enum's own is Python
+
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype (bfloat16 from ml_dtypes)."""

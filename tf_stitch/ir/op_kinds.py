@@ -105,6 +105,8 @@ class OpKind(Enum):
     # unrolled when sizes are known
     LOOP = "loop"
 
+    __hash__ = object.__hash__  # Enum's own is Python, and tables by kind are asked everywhere
+
 
 class Category(Enum):
     """How an op reads its operands (the papers' classes of memory-intensive ops)."""
@@ -119,6 +121,8 @@ class Category(Enum):
     CONVOLUTION = "convolution"
     EFFECT = "effect"
     LOOP = "loop"
+
+    __hash__ = object.__hash__
 
 
 COLLECTED = (Category.REDUCTION, Category.SCAN, Category.SCATTER)

@@ -331,8 +331,8 @@ class _Counter:
 
     def _names(self, index: Index) -> frozenset[str]:
         """Variables that an index depends on."""
-        names = frozenset(v.name for v in index.variables())
-        return names.union(*(self._behind.get(name, frozenset()) for name in names))
+        behind = [self._behind[name] for name in index.names if name in self._behind]
+        return index.names.union(*behind) if behind else index.names
 
     def _expression_names(self, expr: k.Expr) -> frozenset[str]:
         if isinstance(expr, k.Local):

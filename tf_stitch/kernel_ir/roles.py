@@ -20,6 +20,8 @@ class Role(Enum):
     SETS = "an accumulator that it changes"
     BARRIER = "a barrier of the block that it waits at"
 
+    __hash__ = object.__hash__  # Enum's own is Python, and every walk asks for it at every statement
+
 
 class Where(Enum):
     """Where a statement may stand."""
@@ -30,7 +32,7 @@ class Where(Enum):
     TOP_OF_PROGRAM = "at the top of a program"
 
 
-_NAMES: dict[tuple[type, Role], tuple[str, ...]] = {}
+_NAMES: dict[type, dict[Role, tuple[str, ...]]] = {}
 
 
 def names_of(stmt: object, role: Role) -> tuple[str, ...]:
@@ -40,12 +42,15 @@ def names_of(stmt: object, role: Role) -> tuple[str, ...]:
 
 def fields_of(kind: type, role: Role) -> tuple[str, ...]:
     """The fields of a kind of statement that have a role, in order."""
-    if (kind, role) not in _NAMES:
+    known = _NAMES.get(kind)
+    if known is None:
         hints = get_type_hints(kind, include_extras=True).items()
-        _NAMES[kind, role] = tuple(name for name, hint in hints if role in getattr(hint, "__metadata__", ()))
-    return _NAMES[kind, role]
+        known = _NAMES[kind] = {one: tuple(name for name, hint in hints if one in getattr(hint, "__metadata__", ()))
+                                for one in Role}
+    return known[role]
 
 
 def held(stmt: object, role: Role) -> list[Any]:
     """What the fields of a statement that have a role hold."""
-    return [getattr(stmt, name) for name in names_of(stmt, role)]
+    names = fields_of(type(stmt), role)
+    return [getattr(stmt, name) for name in names] if names else []

@@ -27,7 +27,8 @@ class BufferAccess:
 
 def bodies(stmt: k.Stmt) -> tuple[tuple[k.Stmt, ...], ...]:
     """The bodies inside a statement."""
-    return tuple(held(stmt, Role.BODY))
+    names = names_of(stmt, Role.BODY)
+    return tuple([getattr(stmt, name) for name in names]) if names else ()
 
 
 def statements(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:

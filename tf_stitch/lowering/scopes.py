@@ -55,6 +55,7 @@ class ScopedEmitter:
         self._scopes = [_Scope()]
         self._depth_of: dict[str, int] = {k.BLOCK: 0, k.THREAD: 0}
         self._numbers = count()
+        self._places: dict[tuple[Index, ...], int] = {}
 
     @property
     def statements(self) -> tuple[k.Stmt, ...]:
@@ -64,6 +65,11 @@ class ScopedEmitter:
 
     def fresh(self, stem: str) -> str:
         return f"{stem}{next(self._numbers)}"
+
+    def place(self, index: tuple[Index, ...]) -> int:
+        """A number for a multi-index, to remember values by: every scope in turn is asked for a key, and the hash of an
+        index takes longer than that."""
+        return self._places.setdefault(index, len(self._places))
 
     def emit(self, stmt: k.Stmt) -> None:
         """Appends to the innermost scope."""
