@@ -12,10 +12,10 @@ from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 
 from tf_stitch.convert.functions import Argument, Body, body_of, inferred_types
 from tf_stitch.convert.saved_model import Model, Signature
+from tf_stitch.frontend.tensorflow.control_flow import CALLS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _WRAPPING = frozenset({*CALLS, "Identity", "IdentityN", "NoOp", "Const", "Placeholder", "VarHandleOp",
                        "ReadVariableOp"})
 _NOT_CONVERTED = ("_XlaMustCompile", "_tf_data_function", "api_implements")

@@ -15,8 +15,9 @@ from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 
-from tf_stitch.convert.entries import CALLS, reached
+from tf_stitch.convert.entries import reached
 from tf_stitch.convert.saved_model import Signature
+from tf_stitch.frontend.tensorflow.control_flow import CALLS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 
 SUFFIX = "_tf_stitch_named"

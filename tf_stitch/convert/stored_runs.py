@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -20,6 +20,7 @@ from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 
+T = TypeVar("T")
 _SUFFIX = ".json"
 _FILES = (GRAPH_FILE, "variables/variables.index")
 """Of a model: they tell it from others. The index has checksums of the variables."""
@@ -62,8 +63,14 @@ class _Stored:
         path = self._cache.get(self._key, _SUFFIX)
         return None if path is None else json.loads(path.read_bytes().partition(b"\n#sha256")[0])
 
-    def _discard(self) -> None:
-        self._cache.discard(self._key, _SUFFIX)
+    def _recalled(self, make: Callable[[Any], T]) -> T | None:
+        """What `make` makes of the document; None if there is none, or it makes no sense: that is discarded."""
+        try:
+            found = self._read()
+            return None if found is None else make(found)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            self._cache.discard(self._key, _SUFFIX)
+            return None
 
     def _write(self, data: object) -> None:
         """A full disk is no error: it is found anew."""
@@ -78,13 +85,8 @@ class StoredVerdicts(_Stored):
 
     def recall(self) -> Verdicts | None:
         """None if there are none, or they make no sense."""
-        try:
-            found = self._read()
-            return None if found is None else Verdicts([int(n) for n in found["given_up"]],
-                                                       {str(s): float(t) for s, t in found["times"].items()})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            self._discard()
-            return None
+        return self._recalled(lambda found: Verdicts([int(n) for n in found["given_up"]],
+                                                     {str(s): float(t) for s, t in found["times"].items()}))
 
     def keep(self, verdicts: Verdicts) -> None:
         """For the next conversion."""
@@ -98,14 +100,9 @@ class StoredShapes(_Stored):
 
     def recall(self) -> dict[int, list[Shapes]] | None:
         """None if there are none, or they make no sense."""
-        try:
-            found = self._read()
-            return None if found is None else {
-                int(region): [tuple(tuple(int(d) for d in shape) for shape in one) for one in shapes]
-                for region, shapes in found}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            self._discard()
-            return None
+        return self._recalled(lambda found: {
+            int(region): [tuple(tuple(int(d) for d in shape) for shape in one) for one in shapes]
+            for region, shapes in found})
 
     def keep(self, seen: Mapping[int, Sequence[Shapes]]) -> None:
         """For the next conversion."""
@@ -119,15 +116,14 @@ class StoredScope(_Stored):
 
     def recall(self) -> str | None:
         """None if there is none, or it makes no sense."""
-        try:
-            found = self._read()
-            if found is None or found in SCOPES:
-                return None if found is None else str(found)
-        except (OSError, ValueError, TypeError):
-            pass
-        self._discard()
-        return None
+        return self._recalled(_known_scope)
 
     def keep(self, scope: str) -> None:
         """For the next conversion."""
         self._write(scope)
+
+
+def _known_scope(found: Any) -> str:
+    if found not in SCOPES:
+        raise ValueError(f"{found!r} is no scope")
+    return str(found)

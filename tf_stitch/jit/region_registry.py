@@ -339,8 +339,8 @@ class RegionRegistry:
         """Words of an executable, with names of this region's nodes for profilers where they are known."""
         names = {name: name for name in names_of(self.region(number).graph)}
         if built.names and any(name not in names for nodes in built.executable.nodes for name in nodes):
-            bound = PlacedRegion(number, self.region(number), CPU_ORDINAL, True).bound(key.shapes)
-            names = dict(zip(built.names, names_of(bound), strict=True))
+            place = PlacedRegion(number, self.region(number), CPU_ORDINAL, True)
+            names = _own_names(built, place.bound(key.shapes))
         return with_labels(built.words, built.executable, names)
 
     def _is_new(self, stem: str) -> bool:
@@ -355,10 +355,14 @@ class RegionRegistry:
                  ) -> list[BuildEntry | KernelEntry]:
         """What the report says of an executable that was compiled."""
         graph = region.bound(key.shapes)
-        own_names = dict(zip(built.names, names_of(graph), strict=True))
         return list(build_entries(Place(region.number, build), graph, key.shapes, compiled, built.device, cached,
-                                  _source_of(built) if compiled.source else None, own_names,
+                                  _source_of(built) if compiled.source else None, _own_names(built, graph),
                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
+
+
+def _own_names(built: Built, graph: TensorGraph) -> dict[str, str]:
+    """Names of nodes that an executable was compiled for -> those in a graph of equal structure."""
+    return dict(zip(built.names, names_of(graph), strict=True))
 
 
 def _without_empty_tensors(region: PlacedRegion, shapes: Shapes) -> TensorGraph:

@@ -52,7 +52,7 @@ class Evaluator:
             ScheduleError: a reduction is needed at another row than the one at hand.
             TooManyCopiesError: many nodes are needed at several indices each by the next one: a power of their number.
         """
-        key = (node, self.out.place(index))
+        key = self.out.key_of(node, index)
         known = self.out.lookup(key)
         if known is not None:
             return known

@@ -66,10 +66,10 @@ class ScopedEmitter:
     def fresh(self, stem: str) -> str:
         return f"{stem}{next(self._numbers)}"
 
-    def place(self, index: tuple[Index, ...]) -> int:
-        """A number for a multi-index, to remember values by: every scope in turn is asked for a key, and the hash of an
-        index takes longer than that."""
-        return self._places.setdefault(index, len(self._places))
+    def key_of(self, node: Hashable, index: tuple[Index, ...]) -> tuple[Hashable, int]:
+        """A key for a node's value at a multi-index, which it has as a number: every scope in turn is asked for a key,
+        and the hash of an index takes longer than that."""
+        return node, self._places.setdefault(index, len(self._places))
 
     def emit(self, stmt: k.Stmt) -> None:
         """Appends to the innermost scope."""

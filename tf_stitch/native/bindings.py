@@ -299,10 +299,8 @@ _load_lock = threading.Lock()
 
 
 def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
-    """Builds (if needed) and loads the op; the same object ever after, for an op can be registered only once.
-
-    Args:
-        portable: what is built runs on other processors, too.
+    """Builds (if needed; `portable`: for other processors, too) and loads the op; the same object ever after, for an op
+    can be registered only once.
 
     Raises:
         NativeError: it cannot be built or loaded.

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.control_flow import WHILES
 from tf_stitch.plugin.value_origin import Origin, Scope
 
 MOST_TRIPS = 10_000
 """Of a loop that is short, where its length is a number. One over a tensor is as long as what is in memory."""
-_WHILE = ("StatelessWhile", "While")
 _UPWARDS = {"Less": True, "LessEqual": True, "Greater": False, "GreaterEqual": False}
 """Comparisons under which a loop goes on -> whether its counter has to grow, so that it ends."""
 
@@ -102,7 +102,7 @@ def _is_small(value: Origin) -> bool:
         return of.node is not None and (of.node.op in ("Shape", "ShapeN") or (of.node.op == "Const" and _is_small(of)))
     if value.node.op in ("Add", "AddV2", "Sub"):
         return all(map(_is_small, value.operands()))
-    if value.node.op not in _WHILE:
+    if value.node.op not in WHILES:
         return False
     # A gradient's loop is as long as the loop before it, which gives it its counter.
     loop, place = value.node, value.output

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+from tf_stitch.frontend.tensorflow.control_flow import CALLS
+
 _MOST_CALLS = 16
 """Of functions in functions: TensorFlow's may call themselves."""
 
@@ -67,10 +68,10 @@ class Scope:
             return Origin(self, argument) if self._given is None or argument is None else self._given[argument]
         if node.op == "Identity":
             return self.origin(node.input[0])
-        called = self._functions.get(node.attr["f"].func.name if node.op in _CALLS else node.op)
+        called = self._functions.get(node.attr["f"].func.name if node.op in CALLS else node.op)
         if called is None or self._depth == _MOST_CALLS:
             return Origin(self, node=node, output=int(place or 0))
         inner = Scope(called, self._functions, Origin(self, node=node).operands(), self._depth + 1)
-        if node.op in _CALLS:
+        if node.op in CALLS:
             return inner.result(int(place or 0))
         return inner.origin(called.ret[result])

@@ -9,6 +9,7 @@ from tensorflow.python.eager.context import Context
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
+from tf_stitch.frontend.tensorflow.control_flow import WHILES
 from tf_stitch.graph.fallback.update_order import writes_variables
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.loop_length import is_short
@@ -20,7 +21,6 @@ _STATE_ELSEWHERE = ("Assert", "Assign", "Case", "Empty", "If", "Iterator", "Look
                     "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
 """Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
 _LOOPS = ("For", "LoopCond", "ReduceDataset")
-_WHILE = ("StatelessWhile", "While")
 
 
 def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
@@ -43,7 +43,7 @@ def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
     named = {function.signature.name: function for function in definition.functions}
 
     def may(node: NodeDef, caller: FunctionDef) -> bool:
-        if node.op in _WHILE:
+        if node.op in WHILES:
             return is_short(node, caller, named)
         return node.op in named or (node.op not in _LOOPS and _keeps_no_state(node))
 

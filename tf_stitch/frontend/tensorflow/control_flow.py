@@ -8,6 +8,8 @@ NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 
 WHILES = frozenset({"While", "StatelessWhile"})
 """Loops as ops that call functions; TensorFlow lowers most before it places nodes."""
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+"""Calls of a function that an attribute names."""
 
 BRANCHES_OR_LOOPS = SWITCHES | MERGES | ENTERS
 """A graph with branches or loops has one of these."""

@@ -11,6 +11,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager import context
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.control_flow import CALLS
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel
 from tf_stitch.frontend.tensorflow.op_outputs import op_outputs
@@ -18,7 +19,6 @@ from tf_stitch.graph.graph_item import OutputType
 
 FunctionOf: TypeAlias = Callable[[str], FunctionDef | None]
 
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 def known_function(name: str) -> FunctionDef | None:
@@ -75,10 +75,10 @@ class Inliner:
             copy.name = f"{scope}/{node.name}"
             data = [tensors[edge] for edge in node.input if not edge.startswith("^")]
             waits = [f"^{scope}/{edge[1:]}" for edge in node.input if edge.startswith("^")]
-            called = self._function_of(node.attr["f"].func.name if node.op in _CALLS else node.op)
+            called = self._function_of(node.attr["f"].func.name if node.op in CALLS else node.op)
             if called is not None and waits:
                 raise UnsupportedError(f"{node.name} in the function {name} waits for other nodes")
-            outputs = op_outputs(node, None if called is None or node.op in _CALLS else called.signature)
+            outputs = op_outputs(node, None if called is None or node.op in CALLS else called.signature)
             if called is not None:
                 given = self.inline(called.signature.name, copy.name, data, pivot)
             else:
