@@ -77,6 +77,7 @@ def test_fractions_take_as_many_trips_as_they_like() -> None:
     assert loops_are_short(run, X, N) == [False]
 
 
+@pytest.mark.usefixtures("ctc_anew")
 def test_loops_of_ctc_are_short_whose_conditions_are_functions_of_their_own() -> None:
     def loss(x: Any, labels: Any, length: Any) -> Any:
         with tf.GradientTape() as tape:

@@ -84,6 +84,7 @@ def unseeded(x: Any) -> Any:
                                            (gradient_of_a_recurrent_layer, True), (looping_for_long, False),
                                            (looping_in_a_loop, True), (looping_until, False),
                                            (losing_by_ctc, True)])
+@pytest.mark.usefixtures("ctc_anew")
 def test_a_kernels_own_state_and_long_loops_do_not_wait(body: Callable[..., Any], may: bool) -> None:
     def step(x: Any) -> Any:
         COUNTER.assign_add(0.0)
