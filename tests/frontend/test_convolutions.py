@@ -48,23 +48,38 @@ def test_gradients(padding: Any, strides: Any) -> None:
     check(gradients, images(2, 10, 7, 3), images(4, 3, 3, 5), rtol=2e-4)
 
 
+def depthwise(x: Any, w: Any, strides: int, padding: Any, dilations: tuple[int, int] = (1, 1)) -> Any:
+    explicit = isinstance(padding, list)
+    return tf.raw_ops.DepthwiseConv2dNative(
+        input=x, filter=w, strides=[1, strides, strides, 1], dilations=[1, *dilations, 1],
+        padding="EXPLICIT" if explicit else padding,
+        explicit_paddings=[p for pair in padding for p in pair] if explicit else [])
+
+
 @pytest.mark.parametrize("padding", PADDINGS, ids=["same", "valid", "explicit"])
-@pytest.mark.parametrize(("strides", "dilations", "filters"), [(1, 1, 1), (2, 1, 2), (1, (2, 1), 2)])
-def test_depthwise(padding: Any, strides: int, dilations: Any, filters: int) -> None:
-    """TensorFlow's gradients have no dilations on CPUs."""
+@pytest.mark.parametrize(("strides", "filters"), [(1, 1), (2, 2)])
+def test_depthwise(padding: Any, strides: int, filters: int) -> None:
     def run(x: Any, w: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch((x, w))
-            dilated = (1, 1) if dilations == 1 else dilations
-            y = tf.raw_ops.DepthwiseConv2dNative(
-                input=x, filter=w, strides=[1, strides, strides, 1], dilations=[1, *dilated, 1],
-                padding="EXPLICIT" if isinstance(padding, list) else padding,
-                explicit_paddings=[p for pair in padding for p in pair] if isinstance(padding, list) else [])
+            y = depthwise(x, w, strides, padding)
             loss = tf.reduce_sum(y * tf.sin(y))
-        return (y, *tape.gradient(loss, (x, w))) if dilations == 1 else y
+        return (y, *tape.gradient(loss, (x, w)))
 
     traced = check(run, images(2, 9, 8, 3), images(3, 2, 3, filters), rtol=2e-4)
     assert {n.attrs.groups for n in convolutions_of(traced.imported)} == {3}
+
+
+@pytest.mark.parametrize("padding", PADDINGS, ids=["same", "valid", "explicit"])
+def test_depthwise_with_dilations(padding: Any) -> None:
+    """TensorFlow has them on GPUs and in oneDNN, which it does not use on each processor; never in gradients."""
+    def with_holes(x: Any, w: Any) -> Any:
+        rows = tf.stack([w, tf.zeros_like(w)], axis=1)
+        return depthwise(x, tf.reshape(rows, (6, 2, 3, 2))[:-1], 1, padding)
+
+    traced = check(lambda x, w: depthwise(x, w, 1, padding, (2, 1)), images(2, 9, 8, 3), images(3, 2, 3, 2),
+                   rtol=2e-4, same_as=with_holes)
+    assert [(n.attrs.groups, n.attrs.dilations) for n in convolutions_of(traced.imported)] == [(3, (2, 1))]
 
 
 def test_groups_are_told_by_the_filters() -> None:
