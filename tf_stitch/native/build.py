@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
@@ -106,7 +106,7 @@ def build_library(library: Library, cache_dir: Path, portable: bool = False) -> 
     """
     wanted = library if portable else library.here()
     cache = native_cache(cache_dir)
-    found = _find(library, cache) or _find(wanted, cache)  # perhaps where nothing can be written
+    found = _find((library, wanted), cache)  # perhaps where nothing can be written
     if found is None:
         flags, libraries, key = _recipe(wanted)
         with _locked(cache.folder / f"{library.name}.lock"):
@@ -126,7 +126,7 @@ def is_portable(library: Library, file: Path) -> bool:
 def find_library(library: Library, cache_dir: Path) -> tuple[Path | None, str]:
     """The library's file if it is built; else why it is not, "" where nobody has tried."""
     cache = native_cache(cache_dir)
-    found = _find(library, cache) or _find(library.here(), cache)
+    found = _find((library, library.here()), cache)
     compiler = find_compiler()
     if found is not None or compiler is None:
         return found, ""
@@ -134,9 +134,14 @@ def find_library(library: Library, cache_dir: Path) -> tuple[Path | None, str]:
     return None, "" if failed is None else str(failed)
 
 
-def _find(library: Library, cache: KernelCache) -> Path | None:
-    _, _, key = _recipe(library)
-    return _prebuilt(key) or cache.get(key, _SUFFIX)
+def _find(forms: Iterable[Library], cache: KernelCache) -> Path | None:
+    """The first that is there. The cache counts one lookup."""
+    keys = [_recipe(form)[2] for form in dict.fromkeys(forms)]
+    for key in keys:
+        if (found := _prebuilt(key)) is not None:
+            return found
+    there = [key for key in keys if (cache.folder / (key + _SUFFIX)).exists()]
+    return cache.get((there or keys)[0], _SUFFIX)
 
 
 def _recipe(library: Library) -> tuple[list[str], list[str], str]:
