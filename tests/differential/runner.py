@@ -188,6 +188,8 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
     fresh = [_garbage(current[v].shape, DType.of(current[v].dtype)) for v, _ in e.state]
     arena = aligned_empty((e.arena_bytes,), np.dtype(np.uint8))
     arena[...] = 0xAB
+    for output, given in e.updated:
+        outs[output][...] = ins[given]
     spaces = {Space.INPUT: ins, Space.OUTPUT: outs, Space.VARIABLE: current, Space.FRESH: fresh}
 
     def memory(ref: BufferRef, nbytes: int) -> Array:

@@ -97,6 +97,21 @@ def test_threads_in_any_order(adversary: Adversary, combine: Combine) -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(6, 5, 3), (2, 3, 4, 7)], ids=str)
+def test_rows_of_several_axes(device: DeviceSpec, shape: tuple[int, ...]) -> None:
+    axes = len(shape) - 1
+    before, x = updates(*shape, key="before:0"), updates(9, shape[-1])
+    graph = region("g", [B.scatter(before, rows(9), x, shape, Combine.SUM, row_axes=axes)])
+    values = values_of(graph, int(np.prod(shape[:-1])))
+    flat = values["before:0"].reshape(-1, shape[-1]).astype(np.float64)
+    for row, update in zip(values["rows:0"], values["x:0"], strict=True):
+        if row >= 0:
+            flat[row] += update
+    np.testing.assert_allclose(reference(graph, values)[0]["o0"], flat.reshape(shape), rtol=1e-6)
+    check(graph, values, device)
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_producers_are_computed_where_they_are_scattered(device: DeviceSpec) -> None:
     x, scale = updates(512, 16), updates(512, 1, key="scale:0")
     graph = region("g", [scattered(B.mul(B.exp(x), B.broadcast(scale, (512, 16))), (64, 16))])

@@ -29,12 +29,14 @@ def executable(
     steps: Sequence[Sequence[int]],
     arena: Sequence[int] = (),
     state: Sequence[tuple[int, int]] = (),
+    updated: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    """The words of an executable; `outputs` are dims, `arena` bytes of segments."""
+    """The words of an executable; `outputs` are dims, `arena` bytes of segments, `updated` outputs with inputs."""
     words = [ABI_VERSION, len(arena), *arena, len(outputs)]
     for dims in outputs:
         words += [len(dims), *dims]
-    words += [len(state), *itertools.chain.from_iterable(state), 0, len(steps)]
+    words += [len(state), *itertools.chain.from_iterable(state)]
+    words += [len(updated), *itertools.chain.from_iterable(updated), 0, len(steps)]
     return words + list(itertools.chain.from_iterable(steps))
 
 

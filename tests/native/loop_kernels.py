@@ -23,6 +23,8 @@ int slow_next(const tfs_env* env, void* const* a) {
   struct timespec t = {0, 300000}; nanosleep(&t, 0); return next(env, a); }
 int count_to(const tfs_env* env, void* const* a) {  // n, end -> n + 1, whether that is the end
   *(int64_t*)a[2] = *(int64_t*)a[0] + 1; *(uint8_t*)a[3] = *(int64_t*)a[2] == *(int64_t*)a[1]; return 0; }
+int set_at(const tfs_env* env, void* const* a) {  // i, x: x[i] = i + 1
+  int i = *(int*)a[0]; ((int*)a[1])[i] = i + 1; return 0; }
 int mix(const tfs_env* env, void* const* a) {  // x, y, z, sizes: items, constant
   const int64_t* sizes = a[3];
   for (int64_t i = 0; i < sizes[0]; i++) {

@@ -295,6 +295,10 @@ GOOD = executable([[8]], [[COPY, OUTPUT, 0, INPUT, 0, 32]])
         executable([[8]], [[DEVICE_LAUNCH, 0, 0, 1, 1, 0, 0, 0, 0]]),
         executable([[8]], [[9]]),
         executable([[8]], [], state=[(0, 0)]),
+        executable([[8]], [], updated=[(1, 0)]),
+        executable([[8]], [], updated=[(0, 1)]),
+        executable([[7]], [], updated=[(0, 0)]),
+        executable([[8]], [], updated=[(0, 0), (0, 0)]),
         [GOOD[0], 0, 1 << 60],
         [GOOD[0], 1, 0, *GOOD[2:]],
         executable([[8]], [[COPY, ARENA, 48, INPUT, 0, 32]], arena=(64, 64)),
@@ -307,6 +311,13 @@ def test_bad_words_are_an_error(regions: Regions, words: list[int]) -> None:
         with pytest.raises(tf.errors.InternalError, match="bad executable"):
             regions.call(region, [ramp()])
     assert regions.call(regions.add(lambda key: GOOD), [ramp()])[0].shape == (8,)
+
+
+def test_an_output_begins_as_the_input_that_it_updates(regions: Regions, kernel: Symbols) -> None:
+    region = regions.add(lambda key: executable([[8]], [launch(kernel("increment"), (OUTPUT, 0))], updated=[(0, 0)]))
+    given = ramp()
+    np.testing.assert_array_equal(regions.call(region, [given])[0], given.numpy() + 1)
+    np.testing.assert_array_equal(given, ramp(), "the input stays")
 
 
 def test_constant_folding(regions: Regions) -> None:

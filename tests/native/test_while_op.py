@@ -26,7 +26,7 @@ from tests.native.loop_kernels import (
     sum_loop,
     sums,
 )
-from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, overlay, stack
+from tests.native.loops import Loop, LoopRegions, Words, carried, element, expected, fixed, last, overlay, stack
 from tests.native.test_profitability_check import DECIDED
 from tf_stitch.errors import BuildPending
 from tf_stitch.graph.fallback.fallback_function import function_def
@@ -124,6 +124,45 @@ def test_a_value_that_grows(regions: Regions, kernel: Symbols) -> None:
         loop(0, n, np.ones(3, np.float32), types=[tf.int32, tf.float32])
     assert set(reasons) == {"a value that a loop carries changes its shape"}
     assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 3, "preferred_fallbacks": 0}
+
+
+def updating(kernel: Symbols) -> Words:
+    """A body of i and x: i + 1, and x with x[i] = i + 1, in place."""
+    def words(key: tuple[int, ...]) -> list[int]:
+        _, x, *_ = shapes_of(key)
+        return executable([[], x], [launch(kernel("next"), (INPUT, 0), (OUTPUT, 0)),
+                                    launch(kernel("set_at"), (INPUT, 0), (OUTPUT, 1))], updated=[(1, 1)])
+
+    return words
+
+
+UPDATE = Loop((carried(0, 0), carried(2, 1)), (carried(0, 0), fixed(1)), (last(0, 0), last(2, 1)))
+"""Inputs i, n, x."""
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["", "ahead"])
+def test_a_body_updates_what_it_carries(regions: Regions, kernel: Symbols, ahead: bool) -> None:
+    """An iteration that does not count writes nothing, where others begin while their condition is awaited."""
+    loop = LoopRegions(regions, UPDATE, [tf.int32] * 2, less(kernel), updating(kernel))
+    given = tf.range(8) * -1
+    for n in (0, 1, 5):
+        i, x = loop(0, n, given, types=[tf.int32] * 2, host_inputs=[0] if ahead else [])
+        assert int(i) == n
+        np.testing.assert_array_equal(x, [*range(1, n + 1), *-np.arange(n, 8)])
+        np.testing.assert_array_equal(given, -np.arange(8), "what came in stays")
+    assert loop.counts() == {"runs": 3, "iterations": 6, "fallbacks": 0, "preferred_fallbacks": 0}
+
+
+@pytest.mark.parametrize(("roles", "reason"), [
+    (Loop((carried(0, 0), fixed(2)), UPDATE.condition, UPDATE.outputs), "updates what it does not carry"),
+    (Loop((*UPDATE.body, carried(2, 1)), UPDATE.condition, UPDATE.outputs), "updates what it does not carry"),
+    (Loop(UPDATE.body, UPDATE.condition, (last(0, 0), stack(1))), "updates a row")])
+def test_a_body_updates_nothing_else(regions: Regions, kernel: Symbols, roles: Loop, reason: str) -> None:
+    reasons: list[str] = []
+    loop = LoopRegions(regions, roles, [tf.int32] * 2, less(kernel), updating(kernel), fallback=fall_back(reasons))
+    loop(0, 3, np.zeros(8, I32), types=[tf.int32] * 2)
+    assert len(reasons) == 1
+    assert reason in reasons[0]
 
 
 @pytest.mark.parametrize("which", ["condition", "body"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from tests.differential import patterns as p
@@ -22,6 +23,7 @@ from tests.schedule.long_rows import chain
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime import buffer_plan
@@ -150,6 +152,40 @@ def test_a_counter_that_later_kernels_read_is_updated_in_the_end(device: DeviceS
     graph = region("step", [scaled], {"count": B.add(count, p.const(1.0, count))})
     assert modes(graph, device) == {"count": StateMode.IN_PLACE}
     check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)
+
+
+def scattered_twice(both: bool) -> TensorGraph:
+    """Rows are written, and others then, in place.
+
+    Args:
+        both: one kernel reads what there is after each.
+    """
+    first = B.scatter(B.input("x", F32, (64, 32)), B.input("rows", DType.I32, (3,)), B.input("y", F32, (3, 32)),
+                      (64, 32), Combine.SET, in_place=True)
+    sums = B.sum(first, [0], keepdims=True)
+    second = B.scatter(first, B.iota((1,), 0, DType.I32), sums, (64, 32), Combine.SET, in_place=True)
+    return region("g", [second, B.sub(second, first) if both else B.exp(sums)])
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+@pytest.mark.parametrize("both", [False, True], ids=["in-turn", "both"])
+def test_scatters_update_an_input_where_nobody_needs_what_was_there(both: bool, device: DeviceSpec) -> None:
+    graph = scattered_twice(both)
+    built = compiled(graph, device)
+    assert built.executable.updated == (() if both else ((0, 0),))
+    values = random_values(graph) | {"rows": np.array([5, 9, 63], np.int32)}
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), device.name)
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+@pytest.mark.parametrize("live_out", [0, 1], ids=["before", "between"])
+def test_a_scatter_writes_over_no_output(live_out: int, device: DeviceSpec) -> None:
+    graph = scattered_twice(both=False)
+    second = graph.outputs[0][1]
+    old = second.operands[0] if live_out else second.operands[0].operands[0]
+    graph = region("g", [second, old])
+    values = random_values(graph) | {"rows": np.array([5, 9, 63], np.int32)}
+    compare(graph, run_kernel_ir(graph, compiled(graph, device), values), *reference(graph, values), device.name)
 
 
 def weights_brought_together(layers: int, width: int) -> TensorGraph:

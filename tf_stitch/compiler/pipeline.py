@@ -143,7 +143,8 @@ def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], v
                     if n.kind is not OpKind.ASSIGN)
     made = assemble(buffers, options.device, for_all_sizes=options.plans is not None, fusions=_fusions(options))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
-                            (*made.steps, *buffers.copies), None, made.after, buffers.live_bytes, tuple(made.nodes))
+                            (*made.steps, *buffers.copies), None, made.after, buffers.live_bytes, tuple(made.nodes),
+                            tuple(buffers.updated))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, BoundCall))

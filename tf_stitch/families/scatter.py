@@ -18,6 +18,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ScatterAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides
+from tf_stitch.ir.types import static_shape
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -48,7 +49,8 @@ def propose_scatter(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list
         raise ScheduleError("not scatters alone")
     largest = max(scatters, key=lambda n: n.operands[2].type.numel)
     updates = largest.operands[2].type
-    rows, cols = largest.type.dims[0], largest.type.numel // max(largest.type.dims[0], 1)
+    rows = _rows_of(largest)[0]
+    cols = largest.type.numel // max(rows, 1)
     if not device.simt:
         if len(scatters) > 1:
             raise ScheduleError("several scatters")
@@ -94,14 +96,14 @@ def _by_tasks(schedule: KernelSchedule) -> LoweredKernel:
     limit = None if divides(chunk, rows) else first * -1 + rows
     by_row = k.Loop.SIMD if cols == 1 else k.Loop.SERIAL
     with out.loop(row, by_row, limit), out.loop(col, k.Loop.SIMD):
-        at = (first + var(row), *delinearize(var(col), node.type.dims[1:]))
-        out.emit(k.Store(buffer, linearize(at, node.type.dims), _before(evaluator, node, at)))
+        index = linearize((first + var(row), *delinearize(var(col), _rows_of(node)[1:])), _rows_of(node))
+        out.emit(k.Store(buffer, index, _before(evaluator, node, delinearize(index, node.type.dims))))
     step = Var("step", node.operands[1].type.dims[0])
     with out.loop(step, k.Loop.SERIAL):
         target, inside = _target(evaluator, node, var(step))
         mine = None if schedule.mapping.grid == 1 else k.InRange(target - first, 0, chunk)
         with out.when(k.both(inside, mine)), out.loop(col, k.Loop.SIMD):
-            _accumulate(evaluator, node, buffer, target, (var(step), *delinearize(var(col), node.type.dims[1:])))
+            _accumulate(evaluator, node, buffer, target, (var(step), *delinearize(var(col), _rows_of(node)[1:])))
     return finish(schedule, out, buffers)
 
 
@@ -141,6 +143,11 @@ def _flat(schedule: KernelSchedule, elements: int
     return schedule, buffers, out, Evaluator(schedule, buffers, out), flat, inside
 
 
+def _rows_of(node: Node) -> tuple[int, ...]:
+    """The shape of a scatter's result, with one axis for the rows."""
+    return static_shape(cast(ScatterAttrs, node.attrs).rows)
+
+
 def _before(evaluator: Evaluator, node: Node, at: MultiIndex) -> k.Expr:
     before = node.operands[0]
     return evaluator.value(before, aligned_index(at, before.type.dims))
@@ -148,7 +155,7 @@ def _before(evaluator: Evaluator, node: Node, at: MultiIndex) -> k.Expr:
 
 def _target(evaluator: Evaluator, node: Node, step: Index) -> tuple[Index, k.Expr]:
     """The row that an update goes to, and the condition that there is one. One behind the last is an error on a CPU."""
-    out, indices, rows = evaluator.out, node.operands[1], node.type.dims[0]
+    out, indices, rows = evaluator.out, node.operands[1], _rows_of(node)[0]
     row = evaluator.value(indices, (step,))
     dtype = indices.type.dtype
     there = k.Apply(OpKind.GREATER_EQUAL, (row, k.Literal(0, dtype)), DType.BOOL)
@@ -163,7 +170,7 @@ def _target(evaluator: Evaluator, node: Node, step: Index) -> tuple[Index, k.Exp
 def _accumulate(evaluator: Evaluator, node: Node, buffer: str, target: Index, at: MultiIndex) -> None:
     attrs = cast(ScatterAttrs, node.attrs)
     value = evaluator.value(node.operands[2], at)
-    index = linearize((target, *at[1:]), node.type.dims)
+    index = linearize((target, *at[1:]), _rows_of(node))
     evaluator.out.emit(k.Accumulate(buffer, index, value, attrs.combine, attrs.updates_first))
 
 

@@ -70,10 +70,10 @@ class Builder:
         return make_node(OpKind.TRANSPOSE, (x,), oa.TransposeAttrs(tuple(perm)), self.loc)
 
     def scatter(self, before: Node, rows: Node, updates: Node, shape: Shape, combine: oa.Combine,
-                updates_first: bool = False) -> Node:
+                updates_first: bool = False, row_axes: int = 1, in_place: bool = False) -> Node:
         """`before`, broadcast to `shape`, with row i of `updates` combined with its row rows[i]."""
-        return make_node(OpKind.SCATTER, (before, rows, updates), oa.ScatterAttrs(shape, combine, updates_first),
-                         self.loc)
+        attrs = oa.ScatterAttrs(shape, combine, updates_first, row_axes, in_place)
+        return make_node(OpKind.SCATTER, (before, rows, updates), attrs, self.loc)
 
     def slice(self, x: Node, begin: Sequence[int], strides: Sequence[int], sizes: Shape) -> Node:
         return make_node(OpKind.SLICE, (x,), oa.SliceAttrs(tuple(begin), tuple(strides), sizes), self.loc)

@@ -128,13 +128,13 @@ def gather(attrs: oa.Attrs, params: Array, indices: Array) -> Array:
 def scatter(attrs: oa.ScatterAttrs, before: Array, rows: Array, updates: Array) -> Array:
     """Updates go to their rows in order; those of negative rows nowhere. A row behind the last is an error, as in
     TensorFlow's CPU kernels."""
-    out = np.array(np.broadcast_to(before, static_shape(attrs.shape)))
+    out = np.array(np.broadcast_to(before, static_shape(attrs.shape))).reshape(static_shape(attrs.rows))
     if rows.size and rows.max() >= out.shape[0]:
         raise IndexError(f"rows outside [0, {out.shape[0]})")
     for row, update in zip(rows, updates, strict=True):
         if row >= 0:
             out[row] = combined(attrs, out[row], update)
-    return out
+    return out.reshape(static_shape(attrs.shape))
 
 
 def combined(attrs: oa.ScatterAttrs, element: Array, update: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.types import Shape, TensorType
+from tf_stitch.ir.types import Shape, TensorType, static_shape
 
 
 @dataclass(frozen=True)
@@ -201,11 +202,22 @@ class ScatterAttrs(Attrs):
         shape: of the result.
         updates_first: whether a maximum is `update < element ? element : update`, not `element < update ? update :
             element`: what it is of NaN.
+        row_axes: the number of a row counts those of so many axes, the first ones, in C order.
+        in_place: who reads what elements were before does so first, so that the result may lie there.
     """
 
     shape: Shape
     combine: Combine
     updates_first: bool = False
+    row_axes: int = 1
+    in_place: bool = False
+
+    @property
+    def rows(self) -> Shape:
+        """The result's shape with one axis for its rows. Several axes that are one have to be static."""
+        if self.row_axes == 1:
+            return self.shape
+        return (math.prod(static_shape(self.shape[:self.row_axes])), *self.shape[self.row_axes:])
 
 
 @dataclass(frozen=True)

@@ -217,18 +217,19 @@ def scan(types: Types, attrs: oa.Attrs) -> TensorType:
 
 
 def scatter(types: Types, attrs: oa.Attrs) -> TensorType:
-    """What elements are before (broadcast), rows [n], updates [n, ...] -> [rows, ...]."""
+    """What elements are before (broadcast), rows [n], updates [n, ...] -> [*rows, ...]."""
     a = cast(oa.ScatterAttrs, attrs)
     before, rows, updates = types
     _require(before.dtype is updates.dtype, f"{updates} scattered to {before}")
     if a.combine is not oa.Combine.SET:
         number(types, attrs)
     _require(rows.rank == 1 and rows.dtype in (DType.I32, DType.I64), f"{rows} are no rows to scatter to")
-    _require(len(a.shape) == updates.rank >= 1, f"{updates} scattered to the shape {a.shape}")
-    for have, want in zip(updates.shape, (rows.shape[0], *a.shape[1:]), strict=True):
+    _require(1 <= a.row_axes <= len(a.shape) and len(a.rows) == updates.rank,
+             f"{updates} scattered to the shape {a.shape}")
+    for have, want in zip(updates.shape, (rows.shape[0], *a.rows[1:]), strict=True):
         both = isinstance(have, int) and isinstance(want, int)
         _require(have == want or not both, f"{updates} scattered by {rows} to the shape {a.shape}")
-    _require(a.shape[0] != 0 or not rows.is_static or rows.numel == 0, "scatter: there is no row")
+    _require(a.rows[0] != 0 or not rows.is_static or rows.numel == 0, "scatter: there is no row")
     return broadcast([before], oa.ShapeAttrs(a.shape))
 
 

@@ -1,5 +1,5 @@
-"""What has to run before what: data, through nodes that every kernel recomputes, and readers of a variable before the
-kernel that updates it."""
+"""What has to run before what: data, through nodes that every kernel recomputes, and readers of a variable, or of what
+a scatter writes over, before the kernel that does so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import networkx as nx
 
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
+from tf_stitch.ir.op_attrs import AssignAttrs, ScatterAttrs, VariableAttrs
 
 Edge = tuple[int, int]
 """(before, after), as positions."""
@@ -38,19 +38,22 @@ def dependencies(nodes: Sequence[Node], work: Sequence[Node]) -> list[tuple[int,
 
 
 def update_edges(graph: TensorGraph, nodes: Sequence[Node], work: Sequence[Node]) -> list[Edge]:
-    """(node that reads a variable's old value, node that computes its new one): in this order the variable can be
-    updated in place. Some of the edges may contradict the data."""
+    """(node that reads an old value, node that computes the new one), of variables and of scatters in place: in this
+    order the new one can lie where the old one does. Some of the edges may contradict the data."""
     position = {n: i for i, n in enumerate(work)}
-    readers: dict[Node, set[int]] = {}  # of each variable, and of each node with no kernel of its own
+    scatters = [n for n in nodes if isinstance(n.attrs, ScatterAttrs) and n.attrs.in_place and n in position]
+    old_values = {n.operands[0] for n in scatters}
+    readers: dict[Node, set[int]] = {}  # of each old value, and of each node with no kernel of its own
     variables: dict[str, Node] = {}
     for node in reversed(nodes):
         if isinstance(node.attrs, VariableAttrs):
             variables[node.attrs.handle] = node
         for operand in node.operands:
-            if isinstance(operand.attrs, VariableAttrs) or operand not in position:
+            if isinstance(operand.attrs, VariableAttrs) or operand in old_values or operand not in position:
                 mine = {position[node]} if node in position else readers.get(node, set())
                 readers.setdefault(operand, set()).update(mine)
-    edges: list[Edge] = []
+    edges = [(reader, position[n]) for n in scatters for reader in sorted(readers[n.operands[0]])
+             if reader != position[n]]
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs) and node.attrs.handle in variables:
             writer = position.get(node.operands[0])

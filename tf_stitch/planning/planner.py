@@ -166,10 +166,10 @@ def _plan_parts(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[
 
 
 def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> dict[int, list[Edge]]:
-    home = {p: number for number, part in enumerate(parts) for p in part}
+    home = {p: number for number, part in enumerate(parts) for p in part}  # attentions are of none
     inside: dict[int, list[Edge]] = {}
     for a, b in wishes:
-        if home[a] == home[b]:
+        if a in home and home[a] == home.get(b):
             inside.setdefault(home[a], []).append((a, b))
     return inside
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
-from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
+from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, ScatterAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
@@ -41,6 +41,7 @@ class BufferPlan:
     `rounds` may run at the same time.
 
     Attributes:
+        updated: (output, input): the output's memory holds the input's value before all kernels, and is updated.
         writer: the kernel that writes a node.
         readers: the kernels that have a variable among their arguments, ascending.
         reused: values of the arena that are written over another that nobody reads later, and that other.
@@ -53,6 +54,7 @@ class BufferPlan:
     variables: tuple[str, ...]
     place: dict[Node, BufferRef] = field(default_factory=dict)
     state: list[tuple[int, StateMode]] = field(default_factory=list)
+    updated: list[tuple[int, int]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)  # after all kernels
     rounds: list[int] = field(default_factory=list)
     reused: dict[Node, Node] = field(default_factory=dict)
@@ -74,10 +76,14 @@ class BufferPlan:
     def argument(self, node: Node, mode: k.Mode) -> BufferRef:
         """Where a kernel finds or leaves `node`."""
         if mode is k.Mode.READ and isinstance(node.attrs, InputAttrs):
-            return BufferRef(Space.INPUT, self._input[node.attrs.key])
+            return self.place.get(node) or BufferRef(Space.INPUT, self._input[node.attrs.key])
         if mode is k.Mode.READ and isinstance(node.attrs, VariableAttrs):
             return BufferRef(Space.VARIABLE, self._variable[node.attrs.handle])
         return self.place[node]
+
+    def reading(self, node: Node) -> list[int]:
+        """The kernels that read `node`, ascending."""
+        return [i for i, kernel in enumerate(self.kernels) if (node, k.Mode.READ) in kernel.arguments]
 
 
 def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str, ...],
@@ -92,9 +98,11 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     plan = BufferPlan(list(kernels), inputs, variables)
     output_number = 0
     copies: list[tuple[BufferRef, Node]] = []
+    live_out = [node for _, node in graph.outputs]
     for _, node in graph.outputs:
         if node.kind is not OpKind.ASSIGN:
-            _store_live_out(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
+            if not _update_input(plan, node, output_number, live_out):
+                _store_live_out(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
     copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, BoundCall)}
     number = {handle: i for i, handle in enumerate(variables)}
@@ -122,6 +130,39 @@ def _store_live_out(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node
         copies.append((target, node))
     else:
         plan.place[node] = target
+
+
+def _update_input(plan: BufferPlan, value: Node, output: int, live_out: Sequence[Node]) -> bool:
+    """Whether an output is an input that scatters update one after the other, each in place. If so, the kernels'
+    parameters are marked, and all of these values lie in the output's memory."""
+    links = _in_place_chain(value)
+    root = links[-1].operands[0] if links else value
+    if not isinstance(root.attrs, InputAttrs) or root.type != value.type or root in plan.place \
+            or any(live_out.count(node) != (node is value) for node in (root, *links)):
+        return False
+    kernels: dict[int, LoweredKernel] = {}
+    for link in links:
+        writer, one_memory = plan.writer[link], {(link.operands[0], k.Mode.READ), (link, k.Mode.WRITE)}
+        if writer in kernels or any(i > writer for i in plan.reading(link.operands[0])):
+            return False
+        kernel = _updating(plan, writer, lambda *argument, among=one_memory: argument in among, reads=True)
+        if kernel is None:
+            return False
+        kernels[writer] = kernel
+    for writer, kernel in kernels.items():
+        plan.kernels[writer] = kernel
+    plan.place |= dict.fromkeys((root, *links), BufferRef(Space.OUTPUT, output))
+    plan.updated.append((output, plan.inputs.index(root.attrs.key)))
+    return True
+
+
+def _in_place_chain(value: Node) -> list[Node]:
+    """Scatters in place of which each but the first updates what the one before gives, the last one first."""
+    chain: list[Node] = []
+    while isinstance(value.attrs, ScatterAttrs) and value.attrs.in_place:
+        chain.append(value)
+        value = value.operands[0]
+    return chain
 
 
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
@@ -153,18 +194,33 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     writer, readers = plan.writer[value], plan.readers.get(handle, [])
     if any(i > writer for i in readers):
         return False
+    kernel = _updating(plan, writer, lambda n, mode: _is_variable(n, handle) or (n is value and mode is k.Mode.WRITE),
+                       writer in readers)
+    if kernel is None:
+        return False
+    plan.kernels[writer] = kernel
+    return True
+
+
+def _updating(plan: BufferPlan, writer: int, is_updated: Callable[[Node, k.Mode], bool], reads: bool
+              ) -> LoweredKernel | None:
+    """A kernel that may write over what it reads, its parameters marked so; None if it may not.
+
+    Args:
+        is_updated: of its arguments, those that are one memory.
+        reads: it reads them.
+    """
     kernel = plan.kernels[writer]
     assert isinstance(kernel, LoweredKernel), "what a library call computes is not written in place"
-    names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
-             if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
-    if writer in readers and not _one_access_each(kernel, set(names)):
+    names = [p.name for p, argument in zip(kernel.program.parameters, kernel.arguments, strict=True)
+             if is_updated(*argument)]
+    if reads and not _one_access_each(kernel, set(names)):
         program = without_self_copies(kernel.program, names)
         if any(not write for _, write in _accesses(program.body, set(names))):
-            return False
+            return None
         kernel = replace(kernel, program=program)
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
-    plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
-    return True
+    return replace(kernel, program=replace(kernel.program, buffers=buffers))
 
 
 def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:

@@ -70,7 +70,9 @@ class DeviceExecutable:
         self._arrays: dict[Space, Sequence[Any]] = {
             Space.INPUT: [inputs[name] for name in executable.inputs], Space.OUTPUT: self.outputs,
             Space.VARIABLE: current, Space.FRESH: fresh}
-        self._steps = [self._bind(step) for step in executable.steps]
+        first = [Copy(BufferRef(Space.OUTPUT, output), BufferRef(Space.INPUT, given), executable.outputs[output].nbytes)
+                 for output, given in executable.updated]
+        self._steps = [self._bind(step) for step in (*first, *executable.steps)]
 
     def __call__(self) -> None:
         for step in self._steps:

@@ -89,6 +89,7 @@ class Executable:
         variables: handles of the region's variables, as the op's variables are ordered.
         outputs: types of the region's outputs.
         state: (variable number, mode) of every variable that gets a new value.
+        updated: (output, input): the steps update the output's memory, which has to hold the input's value before them.
         binary: shared library (CPU) or cubin (GPU) that holds the kernels.
         arena: bytes of each segment of the memory in which steps leave values for others; no value lies in two.
         live_bytes: what the arena's values take at one time, at most.
@@ -107,6 +108,7 @@ class Executable:
     after: tuple[tuple[int, ...], ...] | None = None
     live_bytes: int = 0
     nodes: tuple[tuple[str, ...], ...] = ()
+    updated: tuple[tuple[int, int], ...] = ()
 
     @property
     def arena_bytes(self) -> int:
@@ -129,6 +131,7 @@ def encode(executable: Executable, function_address: Mapping[str, int],
     words.append(len(executable.state))
     for variable, mode in executable.state:
         words += [variable, int(mode)]
+    words += [len(executable.updated), *(number for pair in executable.updated for number in pair)]
     words += [len(images), *(w for image in images for w in image)]
     words.append(len(executable.steps))
     for step in executable.steps:

@@ -3,6 +3,7 @@
     [abi, segments of the arena, bytes of each,
      outputs, {rank, dims...} each,
      state entries, {variable, mode} each,
+     updated outputs, {output, input} each,
      modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life;
                                                              #   kernels made for compute capability 9.0 or later
                                                              #   begin with griddepcontrol.wait, in all their threads
@@ -31,7 +32,7 @@ from tf_stitch.runtime.words import (
     Record,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 
 class Space(IntEnum):

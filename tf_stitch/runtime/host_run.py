@@ -65,6 +65,8 @@ class HostExecutable:
         outs = [aligned_empty(t.dims, t.dtype.numpy) for t in e.outputs]
         fresh = [aligned_empty(current[v].shape, current[v].dtype) for v, _ in e.state]
         arena = aligned_empty((max(e.arena_bytes, 1),), np.dtype(np.uint8))
+        for output, source in e.updated:
+            outs[output][...] = ins[source]
         spaces = {Space.INPUT: ins, Space.OUTPUT: outs, Space.VARIABLE: current, Space.FRESH: fresh}
 
         def address(ref: BufferRef) -> int:

@@ -15,7 +15,8 @@ namespace tf_stitch {
 
 class LoopResults {
  public:
-  // `types`: of the body's results. `ahead`: the body may run once more than counts. The arguments outlive the object.
+  // `types`: of the body's results. `ahead`: the body may run once more than counts; then it updates nothing. The
+  // arguments outlive the object.
   LoopResults(tensorflow::OpKernelContext* ctx, const Placement& placement, const LoopRoles& roles,
               const Executable& body, const std::vector<tensorflow::DataType>& types, bool ahead)
       : ctx_(ctx), placement_(placement), roles_(roles), results_(types.size()), latest_(types.size()) {
@@ -23,6 +24,10 @@ class LoopResults {
       results_[i].kept = ahead || roles.results[i].kept;
       results_[i].type = types[i];
       results_[i].shape = tensorflow::TensorShape(body.outputs[i]);
+    }
+    for (const Update& update : body.updated) {
+      results_[update.output].kept = false;
+      results_[update.output].updates = update.input;
     }
     for (const OutputRole& role : roles.outputs) {
       if (role.kind != OutputRole::Kind::kStack) continue;
@@ -34,6 +39,21 @@ class LoopResults {
       if (result.stack < 0 && in_place) result.stack = static_cast<int>(stacks_.size());
       stacks_.emplace_back(placement, role, result.type, result.shape);
     }
+  }
+
+  // Fails where the body updates something else than what the iteration before left there, and nobody else reads.
+  absl::Status CheckUpdated() const {
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i].updates < 0) continue;
+      for (int input = 0; input < static_cast<int>(roles_.body.size()); ++input) {
+        const InputRole& role = roles_.body[input];
+        const bool carries = role.kind == InputRole::Kind::kCarried && role.result == static_cast<int>(i);
+        if (carries == (input == results_[i].updates)) continue;
+        return absl::InvalidArgumentError("a loop's body updates what it does not carry");
+      }
+      if (roles_.results[i].stacked) return absl::InvalidArgumentError("a loop's body updates a row");
+    }
+    return absl::OkStatus();
   }
 
   // Fails where an input changes its shape from the first iteration to the second.
@@ -54,6 +74,9 @@ class LoopResults {
       TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[0]));
       if (result.kept) TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[1]));
       for (int turn : {0, 1}) result.at[turn] = result.turns[result.kept ? turn : 0].data();
+      if (result.updates < 0) continue;
+      const tensorflow::Tensor& first = ctx_->input(roles_.body[result.updates].input);
+      TF_RETURN_IF_ERROR(CopyBytes(placement_, result.at[0], first.data(), first.TotalBytes()));
     }
     for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Begin(ctx_, expected));
     return absl::OkStatus();
@@ -120,6 +143,7 @@ class LoopResults {
     tensorflow::DataType type;
     tensorflow::TensorShape shape;
     int stack = -1;  // into whose rows the body writes
+    int updates = -1;  // the body's input whose value it is made of, in its memory
     tensorflow::Tensor turns[2];  // else its buffers: two if one is read while the other is written
     void* at[2];
   };

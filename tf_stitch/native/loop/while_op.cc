@@ -207,10 +207,11 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(context);
     if (!condition.outputs[0].empty()) return absl::InvalidArgumentError("a loop's condition is no scalar");
-    LoopBody body(ctx, placement, context, spec_.main.roles, executable, spec_.main.results, ahead_);
+    const bool ahead = ahead_ && executable.updated.empty() && (beside == nullptr || beside->updated.empty());
+    LoopBody body(ctx, placement, context, spec_.main.roles, executable, spec_.main.results, ahead);
     std::optional<LoopBody> host;
     if (beside != nullptr) {
-      host.emplace(ctx, host_placement_, nullptr, spec_.beside.roles, *beside, spec_.beside.results, ahead_);
+      host.emplace(ctx, host_placement_, nullptr, spec_.beside.roles, *beside, spec_.beside.results, ahead);
       if (spec_.host_check >= 0 && !beside->outputs[spec_.host_check].empty()) {
         return absl::InvalidArgumentError("what a loop checks is no scalar");
       }
@@ -227,7 +228,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     test.results() = {flag.target()};
 
     std::int64_t iterations = 0;
-    const absl::Status status = Iterate(ctx, &test, flag, &body, host ? &*host : nullptr, &iterations);
+    const absl::Status status = Iterate(ctx, &test, flag, &body, host ? &*host : nullptr, ahead, &iterations);
     regions.condition->runs.fetch_add(iterations + 1, std::memory_order_relaxed);
     regions.body->runs.fetch_add(iterations, std::memory_order_relaxed);
     if (host) regions.host->runs.fetch_add(iterations, std::memory_order_relaxed);
@@ -236,9 +237,9 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     return body.Deliver(iterations);
   }
 
-  // `iterations`: how many ended.
+  // `ahead`: the body begins an iteration while the host waits for the condition. `iterations`: how many ended.
   absl::Status Iterate(OpKernelContext* ctx, LoopPart* test, const LoopFlag& flag, LoopBody* body, LoopBody* host,
-                       std::int64_t* iterations) const {
+                       bool ahead, std::int64_t* iterations) const {
     tensorflow::CancellationManager* cancellation = ctx->cancellation_manager();
     const LoopBody& deciding = spec_.condition_on_host ? *host : *body;
     for (std::int64_t& i = *iterations;; ++i) {
@@ -246,10 +247,10 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       TF_RETURN_IF_ERROR(test->Point(i, deciding.latest(), deciding.inputs()));
       TF_RETURN_IF_ERROR(test->Run());
       TF_RETURN_IF_ERROR(flag.Send());
-      absl::Status begun = ahead_ ? Begin(i, body, host) : absl::OkStatus();
+      absl::Status begun = ahead ? Begin(i, body, host) : absl::OkStatus();
       TF_ASSIGN_OR_RETURN(const bool goes_on, flag.Receive());
       if (!goes_on) return absl::OkStatus();
-      if (!ahead_) begun = Begin(i, body, host);
+      if (!ahead) begun = Begin(i, body, host);
       TF_RETURN_IF_ERROR(begun);
       TF_RETURN_IF_ERROR(body->Keep());
       if (host != nullptr) TF_RETURN_IF_ERROR(host->Keep());
@@ -271,7 +272,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   const bool on_gpu_;
   const Placement host_placement_{};
   LoopSpec spec_;
-  bool ahead_ = false;  // the body begins an iteration while the host waits for the condition
+  bool ahead_ = false;  // an iteration that does not count leaves no trace, unless the body updates what it carries
   std::mutex regions_mutex_;
   std::optional<LoopRegions> regions_;
   std::atomic<bool> entered_{false};

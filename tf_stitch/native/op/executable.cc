@@ -27,6 +27,7 @@ class Decoder : public WordReader {
     Arena();
     Outputs();
     State();
+    Updates();
     Modules();
     const std::int64_t steps = Count("steps");
     for (std::int64_t i = 0; i < steps; ++i) executable_.steps.push_back(NextStep());
@@ -108,6 +109,17 @@ class Decoder : public WordReader {
       Require(!updated_[variable], "a variable has two state entries");
       updated_[variable] = true;
       executable_.state.push_back({static_cast<int>(variable), Ranged("state mode", 0, 1) == static_cast<std::int64_t>(StateMode::kFresh)});
+    }
+  }
+
+  void Updates() {
+    const std::int64_t count = Count("updated outputs");
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto output = static_cast<int>(Ranged("updated output", 0, Last(executable_.outputs.size())));
+      const auto input = static_cast<int>(Ranged("input of an updated output", 0, Last(extents_.inputs.size())));
+      Require(output_bytes_[output] == extents_.inputs[input], "an output updates an input of another size");
+      for (const Update& other : executable_.updated) Require(other.output != output, "an output is updated twice");
+      executable_.updated.push_back({output, input});
     }
   }
 

@@ -22,6 +22,12 @@ struct StatePlan {
   bool fresh;  // written to a new buffer that becomes the value; else updated in place
 };
 
+// An output whose memory the steps update: before them it has to hold an input's value, which is as large.
+struct Update {
+  int output;
+  int input;
+};
+
 struct ModuleImage {
   const void* image;  // stays valid for the process's life
   std::int64_t bytes;
@@ -46,6 +52,7 @@ struct Executable {
   std::int64_t bytes = 0;  // of everything a run touches
   std::vector<std::vector<std::int64_t>> outputs;  // dims of each
   std::vector<StatePlan> state;
+  std::vector<Update> updated;
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
   std::vector<std::vector<int>> after;  // for each step the earlier ones it waits for

@@ -12,7 +12,7 @@
 
 namespace tf_stitch {
 
-constexpr std::int64_t kAbi = 3;
+constexpr std::int64_t kAbi = 4;
 
 // Where a buffer lives. An operand is a buffer's number in its space, or a byte offset into the arena, counted
 // through its segments: no buffer lies in two. Counters of grid barriers are memory that the executable keeps from

@@ -231,6 +231,10 @@ class StitchOp final : public tensorflow::OpKernel {
     if (on_gpu_) TF_RETURN_IF_ERROR(workspace.Allocate(ctx, executable, &buffers));
 
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
+    for (const Update& update : executable.updated) {
+      TF_RETURN_IF_ERROR(CopyBytes(placement, buffers.outputs[update.output], buffers.inputs[update.input],
+                                   ctx->input(update.input).TotalBytes()));
+    }
 
     const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context());
     if (!launched.ok()) {
