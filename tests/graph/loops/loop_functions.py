@@ -253,6 +253,20 @@ def gathered(x: Any) -> Any:
     return tf.while_loop(lambda i, _: i < 3, body, (1, tf.ones([4, 3])))[1]
 
 
+def cached(x: Any) -> Any:
+    """Each of two layers writes a row of a cache at a counter, and reads all rows."""
+    def body(i: Any, cache: Any, x: Any) -> Any:
+        layers = []
+        for layer in range(2):
+            row = tf.tanh(x)[:, None]
+            new = keras.ops.slice_update(cache[:, layer], [0, i, 0], row)
+            x = tf.reduce_mean(new, 1) + x
+            layers.append(new)
+        return i + 1, tf.stack(layers, 1), x
+
+    return tf.while_loop(lambda i, *_: i < 9, body, (2, tf.ones([4, 2, 16, 3]), x))[1:]
+
+
 def overwritten(x: Any) -> Any:
     """A tensor is read as soon as a row of it is overwritten: it is no list."""
     def body(i: Any, out: Any, total: Any) -> Any:
@@ -410,6 +424,7 @@ def cases() -> dict[str, LoopCase]:
         "ctc": LoopCase(with_gradients(ctc), utterances(), 2),
         "prefetched_rows": LoopCase(prefetched_rows, [floats(4, 3)], 1),
         "gathered": LoopCase(gathered, [floats(4, 3)], 1),
+        "cached": LoopCase(cached, [floats(4, 3)], 1),
         "overwritten": LoopCase(overwritten, [floats(4, 3)], 1),
         "sliced": LoopCase(sliced, [floats(2, 5)], 1),
         "sliced_words": LoopCase(sliced_words, [np.array([[1, 0, 0, 0], [6, 0, 0, 0]], I32)], 1),

@@ -34,7 +34,9 @@ from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_attrs import ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.transforms import update_in_place
 
 ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 CASES = cases()
@@ -87,6 +89,19 @@ def test_what_it_computes(name: str, split: bool) -> None:
         assert [n.op for n in found.loops.state.graph_def.node if n.name == loop.name] == [STITCH_WHILE]
     if "nested" in name or not case.ops:
         return  # TensorFlow cannot stop within a loop; for the native op see tests/end_to_end
+    for got, wanted in zip(run(found, case.arrays), found.before.run(*case.arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "scatters"), [("cached", 2), ("overwritten", 1)])
+def test_what_a_body_writes_rows_of_is_updated(name: str, scatters: int, split: bool, monkeypatch: pytest.MonkeyPatch
+                                               ) -> None:
+    monkeypatch.setattr(update_in_place, "WORTH_BYTES", 0)
+    case = CASES[name]
+    found = find(case)
+    [loop] = found.loops.state.native
+    in_place = [n for n in loop.body.graph.nodes() if isinstance(n.attrs, ScatterAttrs) and n.attrs.in_place]
+    assert len(in_place) == scatters
     for got, wanted in zip(run(found, case.arrays), found.before.run(*case.arrays), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 

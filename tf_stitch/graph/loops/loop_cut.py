@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -13,7 +14,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 from tf_stitch.frontend.tensorflow.node_context import Check
-from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
+from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region, input_key, output_key
 from tf_stitch.graph.graph_item import as_tensorflow
 from tf_stitch.graph.loops.enclosing_graph import EnclosingGraph
 from tf_stitch.graph.loops.induction_variables import InductionVariables
@@ -21,13 +22,14 @@ from tf_stitch.graph.loops.lists_as_tensors import ListResult, LoopLists, Stacke
 from tf_stitch.graph.loops.loop_device import is_small
 from tf_stitch.graph.loops.loop_fallback import LoopNodes, argument
 from tf_stitch.graph.loops.loop_list_uses import READS, Use
-from tf_stitch.graph.loops.loop_roles import LoopRoles
+from tf_stitch.graph.loops.loop_roles import Carried, LoopRoles, Overlay, Stack
 from tf_stitch.graph.loops.loop_slice import LoopSlice, LoopSlicer
 from tf_stitch.graph.loops.op_inputs import OpInputs
 from tf_stitch.graph.loops.role_assignment import RoleAssignment
 from tf_stitch.graph.loops.while_node import HostPart, NativeLoop
 from tf_stitch.graph.shapes.size_nodes import SizeSource, size_of
 from tf_stitch.ir.types import Symbol
+from tf_stitch.transforms.update_in_place import update_in_place
 
 Ends = Sequence[tuple[LoopVariable, NodeDef]]
 
@@ -93,7 +95,7 @@ class LoopCut:
         assignment = self._assignment(self._inputs, body, body, self._inputs)
         roles = assignment.roles(condition, ends)
         roles.check(roles)
-        return _Parts(body, condition, roles, assignment.handed_out)
+        return _Parts(_updating(body, roles), condition, roles, assignment.handed_out)
 
     def _split(self, ends: Ends) -> _Parts:
         """The host decides, if it can, numbers rows and checks indices: by what it computes itself, beside the body."""
@@ -123,7 +125,7 @@ class LoopCut:
         assignment = self._assignment(self._inputs, body, host_body, inputs)
         roles = assignment.roles(None if decides else condition, ends)
         roles.check(host_roles)
-        return _Parts(body, condition, roles, assignment.handed_out,
+        return _Parts(_updating(body, roles), condition, roles, assignment.handed_out,
                       HostPart(host_body, host_roles, inputs.tensors, tuple(inputs.types), decides))
 
     def _checks(self, members: Sequence[str]) -> tuple[Check, ...]:
@@ -213,3 +215,14 @@ class LoopCut:
             own.start_empty(enter.name, dtype, dims)
         else:
             own.start_reserved(enter.name, self._inputs.number(self._lists.rows(variable)), dtype, dims)
+
+
+def _updating(body: RegionGraph, roles: LoopRoles) -> RegionGraph:
+    """The body with scatters in place in the carried values of which it writes rows."""
+    carriers = Counter(role.output for role in roles.body if isinstance(role, Carried))
+    rows = {role.output for role in roles.outputs if isinstance(role, Stack | Overlay)}
+    graph = body.graph
+    for number, role in enumerate(roles.body):
+        if isinstance(role, Carried) and carriers[role.output] == 1 and role.output not in rows:
+            graph = update_in_place(graph, input_key(number), output_key(role.output))
+    return replace(body, graph=graph)

@@ -13,6 +13,7 @@ from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.ir.position_masks import offsets_from, within
 from tf_stitch.ir.types import Dim
 
 
@@ -54,14 +55,12 @@ def xla_dynamic_update_slice(ctx: NodeContext) -> Node:
         if size == 0:
             return x
         begin = _clamped(b, begins, axis, _extent(dim) - _extent(size))
-        at = b.sub(b.iota((dim,), 0, begin.type.dtype), begin)
-        last = b.scalar_like(_extent(size) - 1, at)
-        zero = b.scalar_like(0, at)
-        here = b.op(K.AND, b.op(K.GREATER_EQUAL, at, zero), b.op(K.LESS_EQUAL, at, last))
-        here = b.reshape(here, tuple(dim if a == axis else 1 for a in range(x.type.rank)))
+        at = offsets_from(b, dim, begin)
+        here = b.reshape(within(b, at, _extent(size)), tuple(dim if a == axis else 1 for a in range(x.type.rank)))
         inside = here if inside is None else b.op(K.AND, inside, here)
         if size != 1:  # an axis of one is broadcast
-            update = take(b, update, axis, b.minimum(b.maximum(at, zero), last))
+            last = b.scalar_like(_extent(size) - 1, at)
+            update = take(b, update, axis, b.minimum(b.maximum(at, b.scalar_like(0, at)), last))
     return update if inside is None else b.select(inside, b.broadcast(update, x.type.shape), x)
 
 
