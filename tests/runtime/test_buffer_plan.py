@@ -177,6 +177,11 @@ def test_scatters_update_an_input_where_nobody_needs_what_was_there(both: bool, 
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), device.name)
 
 
+def test_an_input_that_is_handed_on_is_not_updated() -> None:
+    x = B.input("x", F32, (64, 32))
+    assert plan_buffers(region("g", [x, B.exp(x)]), [], ("x",), ()).updated == []
+
+
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 @pytest.mark.parametrize("live_out", [0, 1], ids=["before", "between"])
 def test_a_scatter_writes_over_no_output(live_out: int, device: DeviceSpec) -> None:

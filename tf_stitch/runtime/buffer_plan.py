@@ -136,7 +136,9 @@ def _update_input(plan: BufferPlan, value: Node, output: int, live_out: Sequence
     """Whether an output is an input that scatters update one after the other, each in place. If so, the kernels'
     parameters are marked, and all of these values lie in the output's memory."""
     links = _in_place_chain(value)
-    root = links[-1].operands[0] if links else value
+    if not links:
+        return False
+    root = links[-1].operands[0]
     if not isinstance(root.attrs, InputAttrs) or root.type != value.type or root in plan.place \
             or any(live_out.count(node) != (node is value) for node in (root, *links)):
         return False

@@ -130,7 +130,7 @@ MUTANTS = (
            (MEMORY,)),
     Mutant("a value that is live-out is updated", "tf_stitch/runtime/buffer_plan.py",
            "            or any(live_out.count(node) != (node is value) for node in (root, *links)):\n",
-           "            or not links:\n",
+           "            or value.type.rank < 0:\n",
            (MEMORY,)),
     Mutant("what is copied in the end is gone by then", "tf_stitch/runtime/buffer_plan.py",
            "            life[_memory_of(node, plan)].append(end)\n",
