@@ -51,19 +51,17 @@ def _improved(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -
     more: the largest gain is often that of a large set with a part in it that is better off alone."""
     kept = list(chosen)
     gains, masks = problem.gains, problem.masks
-    gained, placed = sum(gains[j] for j in kept), [(masks[j], j) for j in order]
     improved = True
     while improved:
         improved = False
         for i in order:
-            if i in kept:
+            gone = [j for j in kept if masks[j] & masks[i]]
+            if i in gone:
                 continue
-            own = masks[i]
-            gone = [j for j in kept if masks[j] & own]
-            freed = sum(masks[j] for j in gone) & ~own
-            fits = [j for mask, j in placed if mask & freed] if freed else []  # nothing else has become free
+            freed = sum(masks[j] for j in gone) & ~masks[i]
+            fits = [j for j in order if masks[j] & freed] if freed else []  # nothing else has become free
             trial = _disjoint(problem, fits, [*(j for j in kept if j not in gone), i])
-            total = sum(gains[j] for j in trial)
-            if total - gained > NEGLIGIBLE and not problem.cycles(trial):
-                kept, gained, improved = trial, total, True
+            more = sum(gains[j] for j in trial) - sum(gains[j] for j in kept)
+            if more > NEGLIGIBLE and not problem.cycles(trial):
+                kept, improved = trial, True
     return kept
