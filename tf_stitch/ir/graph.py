@@ -31,12 +31,6 @@ class Node:
     def category(self) -> Category:
         return self.info.category
 
-    @cached_property
-    def text_behind(self) -> str:
-        """Attributes and type, as text has them behind the operands; structural keys ask for it again and again."""
-        attrs = self.attrs.text
-        return f" {{{attrs}}} : {self.type}" if attrs else f" : {self.type}"
-
     def __repr__(self) -> str:
         return f"<{self.kind.value} {self.type} {self.loc}>"
 

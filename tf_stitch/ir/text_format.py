@@ -16,7 +16,7 @@ def format_graph(graph: TensorGraph) -> str:
     lines = [f"graph {graph.name}"]
     for n in nodes:
         where = f"  // {n.loc}" if n.loc.node else ""
-        lines.append(f"  %{number[n]} = {_call(n, number)}{where}")
+        lines.append(f"  %{number[n]} = {_call(n, number)} : {n.type}{where}")
     lines += [f"  out {key} = %{number[n]}" for key, n in graph.outputs]
     return "\n".join(lines) + "\n"
 
@@ -50,11 +50,12 @@ def structural_key(nodes: Sequence[Node], outputs: Iterable[Node]) -> str:
         if n.kind in (OpKind.INPUT, OpKind.VARIABLE):
             visit(n)
             continue
-        lines.append(_call(n, number))
+        lines.append(f"{_call(n, number)} : {n.type}")
         number[n] = len(number)
     return "\n".join([*lines, "out " + ",".join(str(number[n]) for n in outputs)])
 
 
 def _call(node: Node, number: dict[Node, int]) -> str:
     operands = ", ".join([f"%{number[o]}" for o in node.operands])
-    return f"{node.kind.value}({operands}){node.text_behind}"
+    attrs = node.attrs.text
+    return f"{node.kind.value}({operands})" + (f" {{{attrs}}}" if attrs else "")
