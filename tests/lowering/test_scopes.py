@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index, Var, constant, var
+from tf_stitch.kernel_ir.index import Var, var
 from tf_stitch.lowering.scopes import ScopedEmitter
 
 A, B = var(Var("a", 4)), var(Var("b", 8))
 
 
-def test_equal_multi_indices_have_one_number() -> None:
-    out = ScopedEmitter(lambda buffer: 32)
-    places: list[tuple[Index, ...]] = [(), (A,), (A, B), (B, A), (A, B + 1), (A * 8 + B,), (constant(0),)]
-    numbers = [out.key_of("row", index) for index in places]
-    assert len(set(numbers)) == len(places)
-    assert [out.key_of("row", tuple(i + 0 for i in index)) for index in places] == numbers
-
-
 def test_a_value_is_known_inside_and_forgotten_with_its_scope() -> None:
     out = ScopedEmitter(lambda buffer: 32)
     with out.loop(Var("a", 4), k.Loop.SERIAL):
-        row, key = k.Load("x", A, DType.F32), out.key_of("row", (A,))
+        row, key = k.Load("x", A, DType.F32), ("row", (A,))
         value = out.let(row, key)
         with out.loop(Var("b", 8), k.Loop.SERIAL):
-            assert out.lookup(out.key_of("row", (A + 0,))) == value
-            assert out.lookup(out.key_of("row", (A, B))) is None
+            assert out.lookup(("row", (A + 0,))) == value
+            assert out.lookup(("row", (A, B))) is None
         assert out.let(row, key) == value, "the scope of b held nothing of it"
     assert out.lookup(key) is None

@@ -115,7 +115,7 @@ class _TransposeLowering:
             for node, buffer in outputs:
                 value = self.evaluator.value(node, delinearize(flat, node.type.dims))
                 self.out.emit(k.Store(buffer, flat, value))
-            if self.out.lookup(self.out.key_of(self.node, delinearize(flat, self.dims))) is None:
+            if self.out.lookup((self.node, delinearize(flat, self.dims))) is None:
                 raise ScheduleError("the transposed value is not needed at the outputs' own elements", self.node.loc)
         return finish(self.schedule, self.out, self.buffers)
 

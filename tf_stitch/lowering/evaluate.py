@@ -25,7 +25,6 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 MultiIndex: TypeAlias = tuple[Index, ...]
 
-_ZERO = constant(0)
 FEW_COPIES, MOST_COPIES = 1024, 8
 """How often all nodes of a kernel together are computed, at most: so often, and so often each. Kernels of the zoo's
 models compute 1,769 values for 263 nodes, and 1,120 for 130."""
@@ -52,7 +51,7 @@ class Evaluator:
             ScheduleError: a reduction is needed at another row than the one at hand.
             TooManyCopiesError: many nodes are needed at several indices each by the next one: a power of their number.
         """
-        key = self.out.key_of(node, index)
+        key = (node, index)
         known = self.out.lookup(key)
         if known is not None:
             return known
@@ -276,7 +275,7 @@ def _casts_back(node: Node) -> bool:
 def aligned_index(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:
     """The operand's index under NumPy broadcasting."""
     tail = index[len(index) - len(dims):]
-    return tuple([_ZERO if d == 1 else i for i, d in zip(tail, dims, strict=True)]) if 1 in dims else tail
+    return tuple(constant(0) if d == 1 else i for i, d in zip(tail, dims, strict=True))
 
 
 def _rounded(value: k.Expr, dtype: DType) -> k.Expr:

@@ -55,7 +55,6 @@ class ScopedEmitter:
         self._scopes = [_Scope()]
         self._depth_of: dict[str, int] = {k.BLOCK: 0, k.THREAD: 0}
         self._numbers = count()
-        self._places: dict[tuple[Index, ...], int] = {}
 
     @property
     def statements(self) -> tuple[k.Stmt, ...]:
@@ -65,11 +64,6 @@ class ScopedEmitter:
 
     def fresh(self, stem: str) -> str:
         return f"{stem}{next(self._numbers)}"
-
-    def key_of(self, node: Hashable, index: tuple[Index, ...]) -> tuple[Hashable, int]:
-        """A key for a node's value at a multi-index, which it has as a number: every scope in turn is asked for a key,
-        and the hash of an index takes longer than that."""
-        return node, self._places.setdefault(index, len(self._places))
 
     def emit(self, stmt: k.Stmt) -> None:
         """Appends to the innermost scope."""

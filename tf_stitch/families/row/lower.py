@@ -238,7 +238,7 @@ class RowLowering:
         for node, array in self.passes.at.arrays.items():
             if node in self.passes.at.filled:
                 continue
-            value = self.out.lookup(self.out.key_of(node, delinearize(flat, node.type.dims)))
+            value = self.out.lookup((node, delinearize(flat, node.type.dims)))
             if value is not None:
                 apart = self.mapping.items > 0 or self.mapping.row_blocks > 1  # threads have places of their own
                 with self.out.when(None if apart else self.passes.inside):
