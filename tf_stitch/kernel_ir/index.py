@@ -92,24 +92,19 @@ class Mod:
 Atom: TypeAlias = Var | FloorDiv | Mod
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Index:
     """sum(coefficient * atom) + offset; terms are sorted by the atom's text and no coefficient is 0."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
     offset: int = 0
 
-    def __init__(self, terms: tuple[tuple[Atom, int], ...] = (), offset: int = 0) -> None:
-        fields = self.__dict__  # half the time of what a frozen dataclass does; planning makes millions
-        fields["terms"] = terms
-        fields["offset"] = offset
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.terms, self.offset))
 
     def __hash__(self) -> int:
-        fields = self.__dict__
-        known: int | None = fields.get("_hash")
-        if known is None:
-            known = fields["_hash"] = hash((self.terms, self.offset))
-        return known
+        return self._hash
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
