@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_stitch.ir.symbolic_dims import size
+from tf_stitch.kernel_ir import index as index_module
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Var, constant, delinearize, linearize, reach, var
 
 
@@ -164,3 +165,13 @@ def test_the_terms_of_a_sum_are_in_one_order() -> None:
     parts = [a * 3, b // 7, b % 7, c // 5 * 2, constant(4)]
     sums = {sum(order, constant(0)) for order in itertools.permutations(parts)}
     assert [str(index) for index in sums] == ["(b)%7 + (b)//7 + (c)//5*2 + a*3 + 4"]
+
+
+def test_numbers_leave_the_terms_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = var(Var("a", 100)), var(Var("b", 100))
+    one = a // 7 * 3 + b * 2 + 5
+    monkeypatch.setattr(index_module, "_collect", None)  # sorts and joins, for nothing here
+    assert one * 1 is one
+    assert str(one + 2 - 1) == "(a)//7*3 + b*2 + 6"
+    assert str(one * -2) == "(a)//7*-6 + b*-4 + -10"
+    assert one * 0 == constant(0)

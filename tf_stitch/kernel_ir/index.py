@@ -150,14 +150,18 @@ class Index:
         return factor
 
     def __add__(self, other: Index | int) -> Index:
-        other = constant(other) if isinstance(other, int) else other
+        if isinstance(other, int):
+            return Index(self.terms, self.offset + other)
         return _collect([*self.terms, *other.terms], self.offset + other.offset)
 
     def __sub__(self, other: Index | int) -> Index:
         return self + (other * -1 if isinstance(other, Index) else -other)
 
     def __mul__(self, factor: int) -> Index:
-        return _collect([(a, c * factor) for a, c in self.terms], self.offset * factor)
+        if factor == 1:
+            return self
+        return constant(0) if factor == 0 else Index(tuple([(a, c * factor) for a, c in self.terms]),
+                                                     self.offset * factor)
 
     def __floordiv__(self, divisor: int) -> Index:
         return _floordiv(self, divisor)
