@@ -11,11 +11,13 @@ from tests.differential import patterns as p
 from tests.support.whole_patterns import whole, x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.row import propose
 from tf_stitch.families.row.propose import propose_row
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
+from tf_stitch.schedule.phases import Phase, split_phases
 
 B, F32, K = p.B, DType.F32, OpKind
 
@@ -142,3 +144,16 @@ def test_text_of_a_schedule() -> None:
 def test_what_it_declines_and_why(pattern: Callable[[], Pattern], reason: str, device: DeviceSpec) -> None:
     with pytest.raises(ScheduleError, match=reason):
         propose_row(pattern(), device, True)
+
+
+@pytest.mark.parametrize(("columns", "times"), [(propose.LONG_ROW // 2, 1), (propose.LONG_ROW, 2)])
+def test_only_long_rows_are_split(columns: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Pattern] = []
+
+    def counted(pattern: Pattern, elements: int) -> list[Phase]:
+        asked.append(pattern)
+        return split_phases(pattern, elements)
+
+    monkeypatch.setattr(propose, "split_phases", counted)
+    gpu_row(columns)
+    assert len(asked) == times, "what a row needs is looked for twice where it may be split"

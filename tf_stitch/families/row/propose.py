@@ -145,7 +145,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
         single: the schedule of a block for each row.
     """
     domain, mapping = single.domain, single.mapping
-    if (any(isinstance(n, SymbolicDim) for n in (domain.rows, domain.cols))
+    if (domain.cols < LONG_ROW or any(isinstance(n, SymbolicDim) for n in (domain.rows, domain.cols))
             or any(n.kind in ARG_KINDS for n in reductions)):
         return None
     elements = domain.rows * domain.cols
@@ -156,10 +156,10 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     if relative is not None:  # another takes no room or is computed again, cheaper than a cross-block reduction
         to_stage = [n for n in to_stage if n not in exponentials(relative)]
     outside = prefetched_values(single.pattern, to_stage) or to_stage  # the rest is computed again
-    in_two_places = stage_rows(single, outside, device) if domain.cols >= LONG_ROW and not mapping.items else None
+    in_two_places = None if mapping.items else stage_rows(single, outside, device)
     if in_two_places is not None:
         return in_two_places
-    if not device.grid_barrier or domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
+    if not device.grid_barrier or (has_room and 2 * domain.rows > device.processors):
         return None
     usual = SHARING_BLOCKS, SHARING_THREADS
     at_once = _parts(single, to_stage, Scheme.LOCAL, usual, SHARED_ELEMENTS // mapping.vector, device)
