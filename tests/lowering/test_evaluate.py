@@ -3,7 +3,7 @@ padded value a GPU reads the nearest element inside, by whole vectors, where mos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -20,14 +20,19 @@ from tests.differential.runner import (
     run_host,
     run_kernel_ir,
 )
+from tests.support.whole_patterns import whole
 from tf_stitch.compiler.compile_pattern import compile_pattern, first_schedule
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import TooManyCopiesError
 from tf_stitch.families.registry import lower
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, linearize
 from tf_stitch.kernel_ir.walk import statements
+from tf_stitch.lowering import evaluate
+from tf_stitch.lowering.evaluate import MultiIndex
 from tf_stitch.planning.stitch_plan import Pattern
 
 B, COLUMNS = p.B, 32
@@ -118,3 +123,26 @@ def test_little_of_a_large_tensor_is_not_read_where_it_is_not() -> None:
     check_all(graph, random_values(graph), interpret_gpu=True, cuda=False)
     found = statements(compiled(graph, H200).kernels[0].program.body)
     assert any(isinstance(s, k.If) for s in found)
+
+
+@DEVICES
+def test_places_are_worked_out_of_staged_values_alone(device: DeviceSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row whose exponentials are staged, and of which `steps` other values are computed in the phase behind."""
+
+    def asked(steps: int) -> int:
+        count = 0
+
+        def counted(index: MultiIndex, dims: Sequence[int]) -> Index:
+            nonlocal count
+            count += 1
+            return linearize(index, dims)
+
+        value = row = B.exp(B.input("x:0", DType.F32, (16, COLUMNS)))
+        total = B.sum(row, [1], True)
+        for _ in range(steps):
+            value = B.mul(value, total)
+        monkeypatch.setattr(evaluate, "linearize", counted)
+        assert PatternCompiler(device, True).compile(whole(value)).schedule.staged
+        return count
+
+    assert asked(2) == asked(7)

@@ -111,7 +111,7 @@ class _TransposeLowering:
         self.out.emit(k.Comment("and written as the results lie", self.schedule.pattern.names(n for n, _ in outputs)))
         with self._walk(outer, (down, self.down), (across, self.across)) as (index, slow, fast):
             flat = linearize(index, self.dims)
-            self.evaluator.staged[self.node, flat] = (tile, slow * PITCH + fast)
+            self.evaluator.staged[self.node][flat] = (tile, slow * PITCH + fast)
             for node, buffer in outputs:
                 value = self.evaluator.value(node, delinearize(flat, node.type.dims))
                 self.out.emit(k.Store(buffer, flat, value))

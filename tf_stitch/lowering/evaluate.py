@@ -6,6 +6,7 @@ This is where stitching happens: a producer is evaluated where its consumer need
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import accumulate
@@ -24,6 +25,8 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 MultiIndex: TypeAlias = tuple[Index, ...]
+Place: TypeAlias = tuple[str, Index]
+"""An array that holds an element, and where in it."""
 
 FEW_COPIES, MOST_COPIES = 1024, 8
 """How often all nodes of a kernel together are computed, at most: so often, and so often each. Kernels of the zoo's
@@ -37,10 +40,10 @@ class Evaluator:
         self.pattern, self.buffers, self.out = schedule.pattern, buffers, out
         self.gpu = schedule.mapping.threads > 1
         self.reduced: dict[Node, tuple[k.Expr, Index]] = {}
-        self.staged: dict[tuple[Node, Index], tuple[str, Index]] = {}  # node, flat index -> array that holds it, where
-        self.later: dict[tuple[Node, Index], tuple[str, Index]] = {}  # staged in this phase, readable from the next
+        self.staged: dict[Node, dict[Index, Place]] = defaultdict(dict)  # by flat index
+        self.later: dict[tuple[Node, Index], Place] = {}  # staged in this phase, readable from the next
         self.scaled: dict[Node, k.Expr] = {}  # the factor that a staged value has to be multiplied by
-        self.copied: dict[tuple[Node, Index], tuple[str, Index]] = {}  # as staged, in the access at hand
+        self.copied: dict[Node, dict[Index, Place]] = defaultdict(dict)  # as staged, in the access at hand
         self.lane: Var | None = None  # loop over the lanes of vector accesses, while it is open
         self._left = FEW_COPIES + MOST_COPIES * len(self.pattern.nodes)
 
@@ -63,13 +66,11 @@ class Evaluator:
         return value
 
     def _compute(self, node: Node, index: MultiIndex) -> k.Expr:
-        if self.staged or self.copied:
-            here = node, linearize(index, node.type.dims)
-            place = self.staged.get(here) or self.copied.get(here)
-            if place is not None:
-                element = k.Element(*place, node.type.dtype.compute)
-                factor = self.scaled.get(node)
-                return element if factor is None else k.Apply(OpKind.MUL, (element, factor), element.dtype)
+        place = self._place(node, index)
+        if place is not None:
+            element = k.Element(*place, node.type.dtype.compute)
+            factor = self.scaled.get(node)
+            return element if factor is None else k.Apply(OpKind.MUL, (element, factor), element.dtype)
         if not self.pattern.holds(node):
             return self.load(node, linearize(index, node.type.dims))
         if node in self.reduced:
@@ -83,6 +84,13 @@ class Evaluator:
         if handler is None:
             raise ScheduleError(f"{node.kind.value} cannot be computed inside another op's loop", node.loc)
         return handler(self, node, index)
+
+    def _place(self, node: Node, index: MultiIndex) -> Place | None:
+        kept = [places[node] for places in (self.staged, self.copied) if node in places]
+        if not kept:
+            return None
+        flat = linearize(index, node.type.dims)
+        return next((places[flat] for places in kept if flat in places), None)
 
     def load(self, node: Node, flat: Index) -> k.Expr:
         """An element of a value from outside; by whole vectors where the lanes are neighbours."""

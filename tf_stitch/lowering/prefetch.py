@@ -82,7 +82,7 @@ class RowPrefetch:
         lane = self._evaluator.lane
         slot = self._slot(item) + (var(lane) if lane else 0)
         for node, name in self._arrays.items():
-            self._evaluator.copied[node, flat] = (name, slot)
+            self._evaluator.copied[node][flat] = (name, slot)
 
     def _slot(self, item: Index) -> Index:
         """Where this thread finds an access."""

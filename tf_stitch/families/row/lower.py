@@ -177,7 +177,8 @@ class RowLowering:
             self._combine_parts(names, blocks)
         for node, name in names.items():
             self._combine(node, name, row)
-        self.evaluator.staged.update(self.evaluator.later)
+        for (node, flat), place in self.evaluator.later.items():
+            self.evaluator.staged[node][flat] = place
         self.evaluator.later.clear()
 
     def _pass(self, accesses: Accesses, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
