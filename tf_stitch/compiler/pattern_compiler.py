@@ -9,7 +9,7 @@ from tf_stitch.compiler.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node, collect
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
@@ -152,16 +152,11 @@ class PatternCompiler:
         nodes_between = between(pattern)
         _require_short_chains(nodes_between)
         new = inline_small_matmuls(nodes_between, self._expanded)
-        elsewhere = pattern.free - set(pattern.nodes)  # a free node that is live-out is a member, too
-        outside = {*pattern.reads(), *elsewhere}
-        nodes: dict[Node, None] = {}
-        for node in nodes_between:
-            if node not in elsewhere:
-                collect(new[node], outside, nodes)
-        rebuilt = {new[n] for n in nodes_between if n in elsewhere}
-        outputs = tuple(new[n] for n in pattern.outputs)
-        members = tuple(n for n in nodes if n not in rebuilt)
-        return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
+        members = set(pattern.nodes)  # a free node that is live-out is one, too
+        nodes = tuple([made for n in nodes_between if n in members for made in new[n]])
+        rebuilt = {new[n][-1] for n in nodes_between if n not in members}
+        outputs_before = {new[n][-1]: n for n in pattern.outputs}
+        return Pattern(nodes, tuple(outputs_before), pattern.free | rebuilt), outputs_before
 
 
 def _with_outputs(kernel: LoweredKernel, outputs_before: dict[Node, Node]) -> LoweredKernel:

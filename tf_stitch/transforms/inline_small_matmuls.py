@@ -7,17 +7,17 @@ import functools
 from collections.abc import Callable, Iterable
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, make_node
+from tf_stitch.ir.graph import Node, collect, make_node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.ir.types import Shape
 
-Expanded = dict[tuple[Node, tuple[Node, ...]], Node]
-"""What a node over new operands was rebuilt as."""
+Expanded = dict[tuple[Node, tuple[Node, ...]], tuple[Node, ...]]
+"""What a node over new operands was rebuilt as: nodes, operands first."""
 
 
-def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None) -> dict[Node, Node]:
+def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None) -> dict[Node, tuple[Node, ...]]:
     """`nodes` with every matmul among them inlined, and their users rebuilt.
 
     Args:
@@ -25,20 +25,22 @@ def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None
         expanded: of earlier calls, to which this one adds: sets of nodes that overlap share what they are rebuilt as.
 
     Returns:
-        node -> the node of equal value; itself where nothing changed.
+        node -> what takes its place, operands first, the node of equal value last; itself where nothing changed.
     """
     expanded = {} if expanded is None else expanded
-    new: dict[Node, Node] = {}
+    new: dict[Node, tuple[Node, ...]] = {}
     for node in nodes:
-        operands = tuple(new.get(o, o) for o in node.operands)
+        operands = tuple([new[o][-1] if o in new else o for o in node.operands])
         matmul = isinstance(node.attrs, DotAttrs)
         if not matmul and operands == node.operands:
-            new[node] = node
+            new[node] = (node,)
             continue
         key = node, operands
         if key not in expanded:
-            expanded[key] = (expand_dot(node, *operands) if matmul else
-                             make_node(node.kind, operands, node.attrs, node.loc))
+            made: dict[Node, None] = {}
+            collect(expand_dot(node, *operands) if matmul else make_node(node.kind, operands, node.attrs, node.loc),
+                    operands, made)
+            expanded[key] = tuple(made)
         new[node] = expanded[key]
     return new
 
