@@ -35,23 +35,15 @@ def structural_key(nodes: Sequence[Node], outputs: Iterable[Node]) -> str:
     """
     number: dict[Node, int] = {}
     lines: list[str] = []
-
-    def visit(node: Node) -> None:
-        if node in number:
-            return
-        number[node] = len(number)
-        lines.append(f"in {node.type}")
-
-    members = set(nodes)
-    for n in nodes:
-        for o in n.operands:
-            if o not in members:
-                visit(o)
-        if n.kind in (OpKind.INPUT, OpKind.VARIABLE):
-            visit(n)
-            continue
-        lines.append(f"{_call(n, number)} : {n.type}")
-        number[n] = len(number)
+    for node in nodes:
+        source = node.kind in (OpKind.INPUT, OpKind.VARIABLE)
+        for value in (node,) if source else node.operands:
+            if value not in number:
+                number[value] = len(number)
+                lines.append(f"in {value.type}")
+        if not source:
+            lines.append(f"{_call(node, number)} : {node.type}")
+            number[node] = len(number)
     return "\n".join([*lines, "out " + ",".join(str(number[n]) for n in outputs)])
 
 
