@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.planning import substitution_fusion
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
 from tf_stitch.planning.merging import MergeOptions, merged_patterns
@@ -131,6 +134,20 @@ def test_substitution_cuts_at_more_ops_with_each_step() -> None:
     assert mask_of([2, 3, 4]) in masks, "the small matmul cuts"
     assert not any(masks.count(m) > 1 for m in masks)
     assert all(not m & 0b10 or m == 0b11111 for m in masks), "a partition op is fused with nothing"
+
+
+def test_every_step_asks_a_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, Node]] = []
+
+    def no(step: int, node: Node) -> bool:
+        asked.append((step, node))
+        return False
+
+    steps = 4
+    monkeypatch.setattr(substitution_fusion, "GROWTH", tuple(partial(no, step) for step in range(steps)))
+    nodes = chain(5)
+    substitution_patterns(part_of(nodes, MadeUpTimes()))
+    assert sorted(asked, key=lambda a: (a[0], nodes.index(a[1]))) == list(product(range(steps), nodes))
 
 
 @given(st.randoms(use_true_random=False))

@@ -38,9 +38,9 @@ def substitution_patterns(part: Part) -> list[int]:
     """Sets of two nodes or more, for every step of GROWTH: the ops between adjacent partition ops, and the connected
     parts of each such segment. Convex: a segment of a topological order has no path that leaves it and comes back."""
     found: dict[int, None] = {}
-    for step in range(1, len(GROWTH) + 1):
-        partition = [any(joins(n) for joins in GROWTH[:step]) for n in part.nodes]
-        for segment in _segments(partition):
+    first = [next((step for step, joins in enumerate(GROWTH) if joins(n)), len(GROWTH)) for n in part.nodes]
+    for step in range(len(GROWTH)):
+        for segment in _segments([joined <= step for joined in first]):
             for mask in (segment, *_connected(part, segment)):
                 if mask.bit_count() > 1:
                     found[mask] = None
