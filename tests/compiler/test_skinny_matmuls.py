@@ -23,6 +23,7 @@ class Times:
 
     sum_us: float | None
     asked: list[Pattern] = field(default_factory=list)
+    least_us = 0.0
 
     def estimate(self, pattern: Pattern) -> float | None:
         return self.exact(pattern)

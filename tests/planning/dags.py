@@ -41,6 +41,7 @@ class MadeUpTimes:
 
     def __init__(self, off: float = 1.3, launch: float = 2.0) -> None:
         self._off, self._launch = off, launch
+        self.least_us = launch * min(1.0, off)
         self.exact_calls = 0
 
     def exact(self, pattern: Pattern) -> float | None:

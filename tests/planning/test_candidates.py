@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -76,6 +77,8 @@ def test_the_motivating_pattern_is_right(width: int) -> None:
 class Spoilt:
     """Every set seems to take as long as one node. In truth those do not that hold one of the ends of `nodes`
     beside others."""
+
+    least_us = 0.0
 
     def __init__(self, nodes: list[Node]) -> None:
         self._ends = {nodes[0], nodes[-1]}
@@ -158,6 +161,52 @@ def test_every_source_gives_convex_sets(rng: random.Random) -> None:
         assert all(is_convex(part, m) and m.bit_count() > 1 for m in masks)
         assert len(set(masks)) == len(masks)
     assert all((part.gain(m) or 0) > 0 for m in candidates(part, GrowthOptions()))
+
+
+class Transposes:
+    """Every set of nodes in a chain of transposes can be one kernel, of 2 us and what is `spent` on it beside."""
+
+    def __init__(self, count: int, spent: Callable[[Pattern], float], least_us: float = 2.0) -> None:
+        self.least_us, self._spent, self.asked = least_us, spent, 0
+        self.nodes = [B.transpose(B.input("x", F32, (64, 48)), (1, 0))]
+        while len(self.nodes) < count:
+            self.nodes.append(B.transpose(self.nodes[-1], (1, 0)))
+
+    def exact(self, pattern: Pattern) -> float | None:
+        self.asked += 1
+        return 2.0 + self._spent(pattern)
+
+    estimate = exact
+
+
+@pytest.mark.parametrize(("spent", "merge", "unbeaten"), [
+    (2.1, MergeOptions(), True),  # 4.1 us; two kernels take 4, and are one kernel more
+    (2.8, MergeOptions(), False),
+    (2.8, MergeOptions(size=3), True),  # three kernels, if none has more than three of the eight nodes
+    (7.7, MergeOptions(size=3), False)])
+def test_nothing_is_grown_where_the_whole_takes_no_longer_than_launches(spent: float, merge: MergeOptions,
+                                                                       unbeaten: bool) -> None:
+    times = Transposes(8, lambda pattern: spent / 7 * (len(pattern.nodes) - 1))
+    part = part_of(times.nodes, times)
+    found = candidates(part, GrowthOptions(exploratory=False, merge=merge))
+    assert found[0] == part.everything
+    assert (len(found) == 1) == unbeaten
+    assert (times.asked <= 10) == unbeaten, "each node alone, and all of them twice"
+
+
+@given(st.integers(0, 1 << 30), st.integers(2, 9))
+def test_growing_nothing_costs_no_gain(seed: int, count: int) -> None:
+    """The plan is as good as where every candidate is grown, whatever sets of nodes take."""
+    def spent(pattern: Pattern) -> float:
+        places = [nodes.index(node) for node in pattern.nodes]
+        return random.Random(f"{seed} {places}").uniform(0, 6) if len(places) > 1 else 0.0
+
+    gains = []
+    for least_us in (2.0, 0.0):
+        times = Transposes(count, spent, least_us)
+        nodes = times.nodes
+        gains.append(plan_part(part_of(nodes, times), PlanOptions()).report.objective_us)
+    assert gains[0] == pytest.approx(gains[1])
 
 
 @pytest.mark.parametrize(("limits", "largest"), [(ExploreOptions(size=5), 5), (ExploreOptions(budget=4), 4),

@@ -65,6 +65,11 @@ class TimesWithSums:
 
     times: PatternTimes
 
+    @property
+    def least_us(self) -> float:
+        """Of a launch, without sums or with them."""
+        return self.times.least_us
+
     def estimate(self, pattern: Pattern) -> float | None:
         """Without sums."""
         return self.times.estimate(pattern)

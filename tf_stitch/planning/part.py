@@ -24,6 +24,10 @@ ENOUGH = 3
 class PatternTimes(Protocol):
     """Predicted microseconds of a pattern as one kernel; None if it cannot be one."""
 
+    @property
+    def least_us(self) -> float:
+        """What every kernel of several nodes takes: a launch."""
+
     def estimate(self, pattern: Pattern) -> float | None:
         """From bytes and operations alone; None if no kernel family proposes anything. Cheap."""
 
@@ -63,6 +67,7 @@ class Part:
     def __init__(self, nodes: Sequence[Node], edges: Sequence[Edge], facts: RegionFacts, times: PatternTimes) -> None:
         self.nodes, self.edges, self.facts = list(nodes), list(edges), facts
         self._times = times
+        self.least_us = times.least_us
         self.nodes_timed = 0
         self._estimates: dict[int, float | None] = {}
         self._exact: dict[int, float | None] = {}
