@@ -10,6 +10,7 @@ import pytest
 from tests.golden.test_plans import GRAPHS
 from tests.planning.dags import random_graph
 from tf_stitch.errors import TypeRuleError
+from tf_stitch.ir.op_attrs import Combine, ScatterAttrs
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.text_parser import parse_graph
 
@@ -39,3 +40,14 @@ def test_a_wrong_line_is_quoted(line: str) -> None:
 def test_text_begins_with_the_graph() -> None:
     with pytest.raises(TypeRuleError, match="begins"):
         parse_graph("nothing")
+
+
+def test_attributes_that_a_text_is_older_than_have_their_defaults() -> None:
+    graph = parse_graph("""graph g
+  %0 = input() {key=x, type=float32[4,2]} : float32[4,2]
+  %1 = input() {key=rows, type=int32[3]} : int32[3]
+  %2 = input() {key=y, type=float32[3,2]} : float32[3,2]
+  %3 = scatter(%0, %1, %2) {shape=[4,2], combine=sum, updates_first=True} : float32[4,2]
+  out o0 = %3
+""")
+    assert graph.outputs[0][1].attrs == ScatterAttrs((4, 2), Combine.SUM, updates_first=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -63,14 +63,14 @@ def _node(found: re.Match[str], nodes: dict[str, Node]) -> Node:
 
 
 def _attributes(cls: type[oa.Attrs], text: str, result: TensorType) -> dict[str, Any]:
-    names = [f.name for f in fields(cls)]
-    cuts = [re.search(rf"(?:^|, ){name}=", text) for name in names]
-    found: dict[str, Any] = {}
-    for field, cut, after in zip(fields(cls), cuts, [*cuts[1:], None], strict=False):
-        if cut is None:
+    """Those with a default may be missing: a text may be older than they are."""
+    cuts = {f: cut for f in fields(cls) if (cut := re.search(rf"(?:^|, ){f.name}=", text)) is not None}
+    for field in fields(cls):
+        if field not in cuts and field.default is MISSING:
             raise ValueError(f"no attribute {field.name}")
-        found[field.name] = _value(str(field.type), text[cut.end():after.start() if after else None], result)
-    return found
+    ends = [*(cut.start() for cut in cuts.values()), len(text)][1:]
+    return {field.name: _value(str(field.type), text[cut.end():end], result)
+            for (field, cut), end in zip(cuts.items(), ends, strict=True)}
 
 
 def _value(annotation: str, text: str, result: TensorType) -> object:
