@@ -143,6 +143,24 @@ def test_library_calls_take_over_alike_for_all_sizes() -> None:
         compare(graph, results_by_key(graph, outs, {}), *reference(graph, values), f"{rows} rows")
 
 
+def heads(batch: int, length: int) -> TensorGraph:
+    """Scores of heads: queries by keys, both [sequences, length, heads, depth]."""
+    q, k = (B.transpose(B.input(key, DType.F32, (batch, length, 4, 20)), (0, 2, 1, 3)) for key in "qk")
+    back = B.transpose(B.dot(B.dot(q, k, False, True), q), (0, 2, 1, 3))
+    return graph_of("heads", [B.reshape(back, (batch, length, 80))])
+
+
+def test_calls_read_and_write_heads_of_any_number_of_sequences() -> None:
+    plans = PlanMemory()
+    for batch, length in ((3, 20), (2, 33), (1, 24)):
+        graph, changing = heads(batch, length), heads(size("b", batch), size("n", length))
+        region = compile_region(changing, *keys_of(changing), CompileOptions(CPU, plans=plans))
+        assert not region.kernels
+        values = random_values(graph)
+        outs, _ = HostExecutable(region.executable).run(values, values)
+        compare(graph, results_by_key(graph, outs, {}), *reference(graph, values), f"{batch} sequences of {length}")
+
+
 def attention(length: int) -> TensorGraph:
     """One row of queries looks at a cache."""
     queries = B.input("q", DType.F32, (3, 1, 32))

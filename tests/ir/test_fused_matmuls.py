@@ -8,7 +8,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.fused_matmuls import FusedMatmul, as_fused_matmul, fused_matmuls
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.ir.matrices import MatrixLayout, transposed_layout, transposed_result
+from tf_stitch.ir.matrices import MatrixLayout, matrix_layout, transposed_layout
 from tf_stitch.ir.op_kinds import OpKind
 
 B, F32 = Builder(), DType.F32
@@ -88,9 +88,27 @@ def test_transposes_that_matmuls_read_in_place() -> None:
 
 def test_results_that_are_written_transposed() -> None:
     dot = B.dot(B.input("x", F32, (1, 4, 7, 5)), B.input("y", F32, (1, 4, 5, 3)))
-    moved = B.transpose(dot, (0, 2, 1, 3))
-    assert transposed_result(moved) == MatrixLayout(False, 12, 3)
-    call = largest(dot, moved)
+    call = largest(dot, B.transpose(dot, (0, 2, 1, 3)))
     assert call is not None
     assert call.layout == MatrixLayout(False, 12, 3)
-    assert transposed_result(B.transpose(dot, (0, 1, 3, 2))) is None  # columns would have gaps
+    assert largest(dot, B.transpose(dot, (0, 1, 3, 2))) is None  # columns would have gaps
+
+
+def test_results_that_are_written_in_groups() -> None:
+    dot = B.dot(B.input("x", F32, (8, 7, 5)), B.input("y", F32, (8, 5, 3)))
+    moved = B.reshape(B.transpose(B.reshape(dot, (2, 4, 7, 3)), (0, 2, 1, 3)), (14, 12))
+    assert largest(dot, moved).result is not moved  # type: ignore[union-attr]
+    users = users_of(TensorGraph("f", [("o", moved)]).nodes())
+    *_, call = fused_matmuls(dot, users, frozenset([moved]), strided=True)
+    assert call.result is moved
+    assert call.layout == MatrixLayout(False, 12, 84, 4, 3)
+    assert as_fused_matmul(call.nodes, strided=True) == call
+    assert as_fused_matmul(call.nodes) is None
+
+
+def test_matrices_at_two_distances() -> None:
+    dims, strides = (2, 3, 4, 7, 5), (840, 280, 5, 20, 1)  # [2, 3, 7, 4, 5] by heads
+    assert matrix_layout(dims, strides) is None
+    assert matrix_layout(dims, strides, 2, 6) == MatrixLayout(False, 20, 280, 4, 5, 6)
+    assert matrix_layout(dims, (900, 280, 5, 20, 1), 2) is None  # three
+    assert matrix_layout((2, 1, 3, 7, 5), (105, 9, 35, 5, 1), 2) == MatrixLayout(False, 5, 35)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,19 +28,24 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def matrices(memory: Array, batch: int, rows: int, cols: int, layout: MatrixLayout) -> Array:
-    strides = (layout.step, 1, layout.stride) if layout.transposed else (layout.step, layout.stride, 1)
-    return as_strided(memory.reshape(-1), (batch, rows, cols), [8 * s for s in strides])
+    """Where they lie: [groups, matrices of a group, rows, cols]."""
+    within = (1, layout.stride) if layout.transposed else (layout.stride, 1)
+    strides = (layout.step, layout.group_step, *within)
+    return as_strided(memory.reshape(-1)[layout.offset:], (batch // layout.group, layout.group, rows, cols),
+                      [8 * s for s in strides])
 
 
 def exact(g: Gemm, a: Array, b: Array, *added: Array) -> Array:
     """The result's memory in float64."""
     terms = iter(added)
-    value = matrices(a, g.batch, g.m, g.k, g.a) @ matrices(b, g.batch, g.k, g.n, g.b)
+    left, right = matrices(a, g.batch, g.m, g.k, g.a), matrices(b, g.batch, g.k, g.n, g.b)
+    value = left.reshape(-1, g.m, g.k) @ right.reshape(-1, g.k, g.n)
     value = value + next(terms) if g.bias else value
     value = value + next(terms).reshape(value.shape) if g.addend else value
     value = FUNCTIONS[g.activation](value) if g.activation else value
-    out = np.zeros(value.size)
-    matrices(out, g.batch, g.m, g.n, g.out)[...] = value
+    out = np.zeros(g.operand_bytes()[-1] // g.dtype.size)
+    written = matrices(out, g.batch, g.m, g.n, g.out)
+    written[...] = value.reshape(written.shape)
     return out
 
 
@@ -131,6 +137,69 @@ def test_heads_that_lie_side_by_side(regions: Regions, device: str, dtype: DType
     mixed = Gemm(dtype, heads, length, size, length, MatrixLayout(False, length, length * length), side, side)
     check(regions, scores, device)
     check(regions, mixed, device)
+
+
+HEADS = 4  # of each of 3 sequences, whose caches hold keys and values of 2 layers
+
+
+def of_sequences(m: int, depth: int, length: int, dtype: DType, cached: bool) -> tuple[Gemm, Gemm]:
+    """Scores and weighted values of m queries: queries and results are [sequences, m, heads, depth], keys and values
+    [sequences, length, heads, depth], or `cached` the second layer of [sequences, layers, 2, length, heads, depth]."""
+    row, one = HEADS * depth, HEADS * depth * length
+    at = MatrixLayout(False, row, m * row, HEADS, depth)
+    keys = MatrixLayout(True, row, one, HEADS, depth)
+    if cached:
+        keys = MatrixLayout(True, row, 4 * one, HEADS, depth, 2 * one)
+    values = MatrixLayout(False, row, keys.step, HEADS, depth, keys.offset + one if cached else 0)
+    scores = MatrixLayout(False, length, m * length)
+    return (Gemm(dtype, 3 * HEADS, m, length, depth, at, keys, scores),
+            Gemm(dtype, 3 * HEADS, m, depth, length, scores, values, at))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("m", [1, 7, 70])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16, DType.BF16])
+def test_heads_of_several_sequences_on_a_cpu(regions: Regions, dtype: DType, m: int, cached: bool) -> None:
+    with tf.device("/CPU:0"):
+        for gemm in of_sequences(m, 20, 33, dtype, cached):
+            check(regions, gemm, "/CPU:0")
+
+
+@pytest.mark.parametrize("m", [1, 7, 70])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16, DType.BF16])
+def test_where_matrices_lie_changes_no_bit(regions: Regions, dtype: DType, m: int) -> None:
+    def run(g: Gemm, memory: list[Array]) -> Array:
+        refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
+        count = g.operand_bytes()[-1] // g.dtype.size
+        e = Executable(("a", "b"), (), (TensorType(g.dtype, (count,)),), (), (), (LibraryStep(g, refs),), None)
+        with tf.device("/CPU:0"):
+            [out] = regions.call(regions.add(lambda key: encode(e, {})), [tf.identity(x) for x in memory],
+                                 types=[g.dtype.numpy])
+        return out.numpy().astype(np.float64)
+
+    for g in of_sequences(m, 20, 33, dtype, cached=True):
+        memory = [np.random.default_rng(i).standard_normal(size // g.dtype.size).astype(g.dtype.numpy)
+                  for i, size in enumerate(g.operand_bytes()[:-1])]
+        wide = [x.astype(np.float64) for x in memory]
+        left, right = matrices(wide[0], g.batch, g.m, g.k, g.a), matrices(wide[1], g.batch, g.k, g.n, g.b)
+        copies = [left, np.swapaxes(right, -1, -2) if g.b.transposed else right]
+        got = matrices(run(g, memory), g.batch, g.m, g.n, g.out)
+        dense = plain(g.dtype, g.m, g.n, g.k, g.batch)
+        dense = replace(dense, b=MatrixLayout(True, g.k, g.k * g.n)) if g.b.transposed else dense
+        want = run(dense, [np.ascontiguousarray(x).astype(g.dtype.numpy).reshape(-1) for x in copies])
+        np.testing.assert_array_equal(got.reshape(-1), want)
+
+
+@pytest.mark.parametrize("wrong", [{"group": 0}, {"group": 1 << 31}, {"group_step": -1}, {"offset": -1},
+                                   {"offset": 1 << 49}, {"transposed": True}])
+def test_words_out_of_range_are_an_error(regions: Regions, wrong: dict[str, int]) -> None:
+    g = plain(DType.F32, 2, 32, 32)
+    gemm = replace(g, out=replace(g.out, **wrong))
+    refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
+    e = Executable(("a", "b"), (), (TensorType(DType.F32, (64,)),), (), (), (LibraryStep(gemm, refs),), None)
+    region = regions.add(lambda key: encode(e, {}))
+    with tf.device("/CPU:0"), pytest.raises(tf.errors.InternalError, match="bad executable"):
+        regions.call(region, [tf.ones(64), tf.ones((32, 32))])
 
 
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.GELU])

@@ -178,7 +178,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
     plan, lacking = None, list[PlanMemory | StoredPlans]()
     for memory in (options.plans, options.stored):
         if plan is None and memory is not None:
-            plan = memory.recall(graph)
+            plan = memory.recall(graph, compiler.libraries)
             lacking += [memory] if plan is None else []
     if plan is None:
         plan = plan_region(graph, compiler, compiler.libraries, options.plan)

@@ -15,6 +15,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim, atoms, in_terms_of, size
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.vector_sizes import dimensions_of_vectors
+from tf_stitch.libraries.call import Library
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
 from tf_stitch.targets.registry import target_of
@@ -68,6 +69,7 @@ class _Known:
     graph: TensorGraph
     groups: Groups
     solver: SolverReport | None
+    libraries: tuple[Library, ...]
     sure: bool = False
 
 
@@ -96,13 +98,14 @@ class SizedPlans:
             return None
         if any(int(node.type.numel) == 0 for node in graph.nodes()):
             return None  # it is folded
-        return plan_of(graph, known.groups, known.solver)
+        return plan_of(graph, known.groups, known.solver, known.libraries)
 
     def keep(self, alike: Hashable, sizes: Mapping[str, int], plan: StitchPlan) -> None:
         """Remembers what passes and planner made for some sizes."""
         text, groups = anonymous_text(plan.graph), groups_of(plan)
         with self._lock:
-            known = self._known.setdefault(alike, _Known(dict(sizes), text, plan.graph, groups, plan.solver))
+            known = self._known.setdefault(alike, _Known(dict(sizes), text, plan.graph, groups, plan.solver,
+                                                            plan.libraries))
             if known.text != text:
                 known.text, known.sure = None, False
             else:

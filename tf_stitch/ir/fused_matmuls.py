@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from tf_stitch.ir.activations import Activation, activation_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of, view_of
-from tf_stitch.ir.matrices import MatrixLayout, contiguous, transposed_result
+from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.strided_view import matrices_written
 
 _NO_MEMORY = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 
@@ -51,34 +52,39 @@ def bare(matmul: Node) -> FusedMatmul:
     return FusedMatmul((matmul,), contiguous(matmul.type.dims))
 
 
-def fused_matmuls(matmul: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedMatmul]:
+def fused_matmuls(matmul: Node, users: dict[Node, list[Node]], wanted: frozenset[Node], strided: bool = False
+                  ) -> Iterator[FusedMatmul]:
     """What the library can compute in one call beyond a static matmul, each with all of the one before it.
 
     Args:
         users: of every node.
         wanted: nodes whose values are needed by themselves.
+        strided: it writes matrices at two distances; else at one.
     """
-    larger = _extended(bare(matmul), users, wanted)
+    larger = _extended(bare(matmul), users, wanted, strided)
     while larger is not None:
         yield larger
-        larger = _extended(larger, users, wanted)
+        larger = _extended(larger, users, wanted, strided)
 
 
-def as_fused_matmul(nodes: Sequence[Node]) -> FusedMatmul | None:
+def as_fused_matmul(nodes: Sequence[Node], strided: bool = False) -> FusedMatmul | None:
     """These nodes (operands first) as one call, None if they are not.
 
     Args:
         nodes: with all views between them.
+        strided: see fused_matmuls.
     """
     if nodes[0].kind is not OpKind.DOT:
         return None
     if len(nodes) == 1:
         return bare(nodes[0])
     members = set(nodes)
-    return next((f for f in fused_matmuls(nodes[0], users_of(nodes), frozenset()) if set(f.nodes) == members), None)
+    found = fused_matmuls(nodes[0], users_of(nodes), frozenset(), strided)
+    return next((f for f in found if set(f.nodes) == members), None)
 
 
-def _extended(call: FusedMatmul, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> FusedMatmul | None:
+def _extended(call: FusedMatmul, users: dict[Node, list[Node]], wanted: frozenset[Node], strided: bool
+              ) -> FusedMatmul | None:
     if call.result in wanted or call.activation is not Activation.NONE:
         return None
     found = _with_activation(call, users, wanted)
@@ -88,10 +94,20 @@ def _extended(call: FusedMatmul, users: dict[Node, list[Node]], wanted: frozense
     [user] = following
     if user.kind is OpKind.RESHAPE:
         return replace(call, nodes=(*call.nodes, user))
-    if user.kind is OpKind.TRANSPOSE and call == bare(call.matmul):
-        layout = transposed_result(user)
-        return None if layout is None else replace(call, nodes=(call.matmul, user), layout=layout)
+    if user.kind is OpKind.TRANSPOSE:
+        return _transposed(call, user, strided)
     return _with_sum(call, user) if user.kind is OpKind.ADD else None
+
+
+def _transposed(call: FusedMatmul, transpose: Node, strided: bool) -> FusedMatmul | None:
+    views = call.nodes[1:]
+    if any(view.kind is not OpKind.RESHAPE for view in views) or (views and not strided):
+        return None
+    axes = matrices_written((*views, transpose))
+    layout = None if axes is None else matrix_layout(*axes, distances=2 if strided else 1)
+    if layout is None or layout.transposed:
+        return None
+    return replace(call, nodes=(*call.nodes, transpose), layout=layout)
 
 
 def _is_laid_out_anew(call: FusedMatmul) -> bool:

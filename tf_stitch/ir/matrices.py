@@ -17,17 +17,23 @@ def terms_of(matmul: Node) -> int:
 
 @dataclass(frozen=True)
 class MatrixLayout:
-    """Where equal matrices [rows, cols] lie.
+    """Where equal matrices [rows, cols] lie: at equal distances, or in groups at equal distances.
 
     Attributes:
         transposed: the elements of a column are neighbours, not those of a row.
         stride: elements from one row (of a transposed one: column) to the next.
-        step: elements from one matrix to the next.
+        step: elements from one group of matrices to the next.
+        group: matrices of a group.
+        group_step: elements from one matrix of a group to the next.
+        offset: elements before the first matrix.
     """
 
     transposed: bool
     stride: int
     step: int
+    group: int = 1
+    group_step: int = 0
+    offset: int = 0
 
 
 def contiguous(dims: tuple[int, ...]) -> MatrixLayout:
@@ -45,33 +51,28 @@ def transposed_layout(node: Node) -> MatrixLayout | None:
     return matrix_layout(node.type.dims, [strides[axis] for axis in node.attrs.perm])
 
 
-def transposed_result(node: Node) -> MatrixLayout | None:
-    """How the operand of a static TRANSPOSE lies in the memory of its result, as matrices with rows; None as above."""
-    assert isinstance(node.attrs, TransposeAttrs)
-    if node.type.rank < 2:
-        return None
-    strides = contiguous_strides(node.type.dims)
-    perm = node.attrs.perm
-    layout = matrix_layout(node.operands[0].type.dims, [strides[perm.index(axis)] for axis in range(len(perm))])
-    return None if layout is None or layout.transposed else layout
-
-
-def matrix_layout(dims: tuple[int, ...], strides: Sequence[int]) -> MatrixLayout | None:
+def matrix_layout(dims: tuple[int, ...], strides: Sequence[int], distances: int = 1, offset: int = 0
+                  ) -> MatrixLayout | None:
     """How matrices of these dims and strides lie; None if none of the last two axes is without gaps, or the others are
-    at unequal distances."""
-    step = count = 1
+    at more distances than so many (1 or 2)."""
+    runs: list[tuple[int, int]] = []  # matrices at equal distances, and that distance; the last axes first
     for dim, stride in reversed(list(zip(dims[:-2], strides[:-2], strict=True))):
         if dim == 1:
             continue
-        if count == 1:
-            step = stride
-        elif stride != step * count:
-            return None
-        count *= dim
+        if runs and stride == runs[-1][0] * runs[-1][1]:
+            runs[-1] = runs[-1][0] * dim, runs[-1][1]
+        else:
+            runs.append((dim, stride))
+    if len(runs) > distances:
+        return None
+    step = runs[-1][1] if runs else 1
+    group, group_step = runs[0] if len(runs) == 2 else (1, 0)
     rows, cols = dims[-2:]
     if strides[-1] == 1:
-        return MatrixLayout(False, cols if rows == 1 else strides[-2], step)
-    return MatrixLayout(True, rows if cols == 1 else strides[-1], step) if strides[-2] == 1 else None
+        return MatrixLayout(False, cols if rows == 1 else strides[-2], step, group, group_step, offset)
+    if strides[-2] == 1:
+        return MatrixLayout(True, rows if cols == 1 else strides[-1], step, group, group_step, offset)
+    return None
 
 
 def contiguous_strides(dims: tuple[int, ...]) -> list[int]:

@@ -43,7 +43,7 @@ class LibraryCall(ABC):
 
     @abstractmethod
     def operand_bytes(self) -> list[int]:
-        """Bytes of each argument."""
+        """Bytes of each argument, from its beginning to the end of what is read or written."""
 
     @abstractmethod
     def at_hand(self) -> LibraryCall:
@@ -68,7 +68,7 @@ class LibraryCall(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arguments, each once."""
+        """Bytes that are read and written, each once."""
         return sum(self.operand_bytes())
 
 
@@ -126,6 +126,14 @@ class Library(ABC):
     @abstractmethod
     def match(self, nodes: Sequence[Node]) -> FusedNodes | None:
         """These nodes (operands first, with all views between them) as one call; None if they are not."""
+
+    def reads(self, path: Sequence[Node]) -> bool:
+        """Whether calls read an operand as it lies in the memory that it is a view of.
+
+        Args:
+            path: static VIEWS (ir.strided_view) that lead from there to the operand, at least one.
+        """
+        return all(view.kind is OpKind.RESHAPE for view in path)
 
     @abstractmethod
     def bind(self, fused: Any, stored: Collection[Node]) -> BoundCall:

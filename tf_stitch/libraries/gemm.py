@@ -16,9 +16,10 @@ from tf_stitch.ir.activations import FUNCTIONS, Activation
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.fused_matmuls import FusedMatmul, as_fused_matmul, fused_matmuls
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.matrices import MatrixLayout, contiguous, terms_of, transposed_layout
-from tf_stitch.ir.op_attrs import DotAttrs
+from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout, terms_of, transposed_layout
+from tf_stitch.ir.op_attrs import DotAttrs, SliceAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.strided_view import VIEWS, matrices_read
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, Library, LibraryCall, in_memory
 from tf_stitch.runtime.words import MOST_BYTES, MOST_INT32, Choice, Flag, Nested, Number, Record
@@ -27,10 +28,14 @@ TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
 """Element types of matmuls, as tensorflow.DataType numbers them."""
 
 LAYOUT = Record("MatrixLayout", """\
-How matrices [rows, cols] lie in memory: contiguous along the columns, or along the rows if `transposed`.""", (
+How matrices [rows, cols] lie in memory: contiguous along the columns, or along the rows if `transposed`. Matrix i
+begins at offset + i / group * step + i % group * group_step.""", (
     Flag("transposed"),
     Number("stride", "elements from one stored row to the next", 1, MOST_BYTES),
-    Number("step", "elements from one matrix to the next", 0, MOST_BYTES)), ordered=True)
+    Number("step", "elements from one group of matrices to the next", 0, MOST_BYTES),
+    Number("group", "matrices of a group", 1, MOST_INT32),
+    Number("group_step", "elements from one matrix of a group to the next", 0, MOST_BYTES),
+    Number("offset", "elements before the first matrix", 0, MOST_BYTES)), ordered=True)
 
 GEMM_WORDS = Record("GemmSpec", """\
 activation(a b + bias + addend): `batch` matmuls [m, k] x [k, n] -> [m, n], the bias a vector of n that is added to
@@ -67,16 +72,23 @@ class Gemm(LibraryCall):
     activation: Activation = Activation.NONE
 
     def operand_bytes(self) -> list[int]:
-        """Bytes of each argument: a, b, the bias and the addend if there are any, the result."""
-        result = self.batch * self.m * self.n
-        sizes = [self.batch * self.m * self.k, self.batch * self.k * self.n, *[self.n] * self.bias,
-                 *[result] * self.addend, result]
+        """Of a, b, the bias and the addend if there are any, the result."""
+        sizes = [_extent(self.batch, self.m, self.k, self.a), _extent(self.batch, self.k, self.n, self.b),
+                 *[self.n] * self.bias, *[self.batch * self.m * self.n] * self.addend,
+                 _extent(self.batch, self.m, self.n, self.out)]
         return [size * self.dtype.size for size in sizes]
+
+    @property
+    def nbytes(self) -> int:
+        result = self.batch * self.m * self.n
+        read = self.batch * self.k * (self.m + self.n) + self.n * self.bias + result * self.addend
+        return (read + result) * self.dtype.size
 
     def at_hand(self) -> Gemm:
         """The call with plain numbers for sizes that change."""
         batch, m, n, k = (int(d) for d in (self.batch, self.m, self.n, self.k))
-        a, b, out = (MatrixLayout(x.transposed, int(x.stride), int(x.step)) for x in (self.a, self.b, self.out))
+        a, b, out = (MatrixLayout(x.transposed, *map(int, (x.stride, x.step, x.group, x.group_step, x.offset)))
+                     for x in (self.a, self.b, self.out))
         return replace(self, batch=batch, m=m, n=n, k=k, a=a, b=b, out=out)
 
     def too_large(self) -> str:
@@ -104,56 +116,110 @@ class Gemm(LibraryCall):
             matmul = matmul + next(terms).reshape(matmul.shape).astype(wide)
         if self.activation:
             matmul = FUNCTIONS[self.activation](matmul)
-        _matrices(out, self.batch, self.m, self.n, self.out)[...] = matmul.astype(self.dtype.numpy)
+        written = _groups(out, self.batch, self.m, self.n, self.out)
+        written[...] = matmul.astype(self.dtype.numpy).reshape(written.shape)
 
     def __str__(self) -> str:
         stored = "".join("t" if layout.transposed else "n" for layout in (self.a, self.b))
         then = " + bias" * self.bias + " + addend" * self.addend
         then += f" {self.activation.name.lower()}" if self.activation else ""
-        then += " transposed" if self.out.stride != self.n else ""
+        then += " transposed" if self.out.stride != self.n or self.out.group != 1 else ""
         return f"gemm {self.dtype.value} {self.batch}x[{self.m},{self.k}]x[{self.k},{self.n}] {stored}{then}"
 
 
-def _operand(node: Node, transposed: bool, stored: Collection[Node]) -> tuple[Node, MatrixLayout]:
-    """What lies in memory of an operand, and how its matrices lie there; `transposed`: the matmul exchanges the axes
-    of the operand."""
-    layout = contiguous(node.type.dims)
-    if node.kind is OpKind.TRANSPOSE and node not in stored:
-        found = transposed_layout(node)
-        assert found is not None, "a transpose that no matmul can read has a kernel"
-        node, layout = node.operands[0], found
-    return in_memory(node, stored), replace(layout, transposed=layout.transposed != transposed)
+def _extent(batch: int, rows: int, cols: int, layout: MatrixLayout) -> int:
+    """Elements from the beginning of memory to the end of the last matrix."""
+    lines, length = (cols, rows) if layout.transposed else (rows, cols)
+    last = (batch // layout.group - 1) * layout.step + (layout.group - 1) * layout.group_step
+    return layout.offset + last + (lines - 1) * layout.stride + length
+
+
+def _groups(memory: NDArray[np.generic], batch: int, rows: int, cols: int, layout: MatrixLayout
+            ) -> NDArray[np.generic]:
+    """The matrices where they lie, [groups, matrices of a group, rows, cols]."""
+    within = (1, layout.stride) if layout.transposed else (layout.stride, 1)
+    strides = (layout.step, layout.group_step, *within)
+    return as_strided(memory[layout.offset:], (batch // layout.group, layout.group, rows, cols),
+                      [s * memory.itemsize for s in strides])
 
 
 def _matrices(memory: NDArray[np.generic], batch: int, rows: int, cols: int, layout: MatrixLayout
               ) -> NDArray[np.generic]:
-    strides = (layout.step, 1, layout.stride) if layout.transposed else (layout.step, layout.stride, 1)
-    return as_strided(memory, (batch, rows, cols), [s * memory.itemsize for s in strides])
+    return _groups(memory, batch, rows, cols, layout).reshape(batch, rows, cols)
+
+
+def _path_to(node: Node, stored: Collection[Node]) -> list[Node]:
+    """The views that lead from what lies in memory to an operand."""
+    path: list[Node] = []
+    while node.kind in VIEWS and node not in stored:
+        path.append(node)
+        node = node.operands[0]
+    return path[::-1]
+
+
+def _evenly(path: Sequence[Node]) -> MatrixLayout | None:
+    """How an operand lies, if its matrices do at equal distances, in what is reshaped and then transposed."""
+    *reshapes, last = path
+    if last.kind is not OpKind.TRANSPOSE or any(view.kind is not OpKind.RESHAPE for view in reshapes):
+        return None
+    return transposed_layout(last)
+
+
+def _anyhow(path: Sequence[Node]) -> MatrixLayout | None:
+    """How an operand lies, if its matrices do in groups at equal distances, be it in a slice."""
+    if any(isinstance(view.attrs, SliceAttrs) and min(view.attrs.strides) < 1 for view in path):
+        return None
+    found = matrices_read(path)
+    return None if found is None else matrix_layout(found[0], found[1].axes, 2, found[1].offset)
 
 
 class GemmLibrary(Library):
-    """Matmuls, and a bias, a sum, an activation or a transpose after them (ir.fused_matmuls)."""
+    """Matmuls, and a bias, a sum, an activation or a transpose after them (ir.fused_matmuls).
+
+    Args:
+        strided: matrices may lie in groups (MatrixLayout), and in slices of larger tensors; else at equal distances
+            from the beginning of a tensor on.
+    """
 
     name = "gemm"
     record = GEMM_WORDS
     sources = ("op/gemm.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc", "cpu/host_gemm.cc",
                "cpu/host_blocks_baseline.cc", "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc")
 
+    def __init__(self, strided: bool = False) -> None:
+        self._strided = strided
+
     def is_root(self, node: Node) -> bool:
         return node.kind is OpKind.DOT
 
     def extensions(self, root: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedMatmul]:
-        return fused_matmuls(root, users, wanted)
+        return fused_matmuls(root, users, wanted, self._strided)
 
     def match(self, nodes: Sequence[Node]) -> FusedMatmul | None:
-        return as_fused_matmul(nodes)
+        return as_fused_matmul(nodes, self._strided)
+
+    def reads(self, path: Sequence[Node]) -> bool:
+        return self._layout(path) is not None
+
+    def _layout(self, path: Sequence[Node]) -> MatrixLayout | None:
+        if super().reads(path):
+            return contiguous(path[-1].type.dims)
+        return _anyhow(path) if self._strided else _evenly(path)
+
+    def _operand(self, node: Node, transposed: bool, stored: Collection[Node]) -> tuple[Node, MatrixLayout]:
+        """What lies in memory of an operand, and how its matrices lie there; `transposed`: the matmul exchanges the
+        axes of the operand."""
+        path = _path_to(node, stored)
+        layout = self._layout(path) if path else contiguous(node.type.dims)
+        assert layout is not None, "a view that no matmul can read has a kernel"
+        return path[0].operands[0] if path else node, replace(layout, transposed=layout.transposed != transposed)
 
     def bind(self, fused: FusedMatmul, stored: Collection[Node]) -> BoundCall:
         matmul = fused.matmul
         assert isinstance(matmul.attrs, DotAttrs)
         *batch, m, n = matmul.type.dims
         (a, a_layout), (b, b_layout) = (
-            _operand(operand, transposed, stored) for operand, transposed
+            self._operand(operand, transposed, stored) for operand, transposed
             in zip(matmul.operands, (matmul.attrs.transpose_a, matmul.attrs.transpose_b), strict=True))
         gemm = Gemm(matmul.type.dtype, math.prod(batch), m, n, terms_of(matmul), a_layout, b_layout, fused.layout,
                     fused.bias is not None, fused.addend is not None, fused.activation)
@@ -166,3 +232,5 @@ class GemmLibrary(Library):
 
 
 GEMM = GemmLibrary()
+STRIDED_GEMM = GemmLibrary(strided=True)
+"""Where blocks of ours compute matmuls, one matrix at a time (native/cpu/host_gemm.cc)."""

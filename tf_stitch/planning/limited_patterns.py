@@ -27,7 +27,7 @@ def limit_patterns(plan: StitchPlan, count: int) -> StitchPlan:
     first = counted[:max(count, 0)]
     nodes = plan.graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(plan.graph))
-    free = free_nodes(nodes, filter(None, map(attention_of, first)), wanted)
+    free = free_nodes(nodes, filter(None, map(attention_of, first)), wanted, plan.libraries)
     work = plannable(plan.graph, free)
     place = {node: i for i, node in enumerate(work)}
     groups = [[place[node] for node in pattern.nodes] for pattern in first]
@@ -39,4 +39,4 @@ def limit_patterns(plan: StitchPlan, count: int) -> StitchPlan:
         return make_pattern(members, users, wanted, free)
 
     order = order_groups(groups, dependencies(nodes, work), update_edges(plan.graph, nodes, work))
-    return StitchPlan(plan.graph, [pattern_of(groups[g]) for g in order], plan.solver, free)
+    return StitchPlan(plan.graph, [pattern_of(groups[g]) for g in order], plan.solver, free, plan.libraries)

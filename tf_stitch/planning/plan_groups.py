@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.libraries.call import Library
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.stitch_plan import (
     SolverReport,
     StitchPlan,
@@ -25,8 +27,9 @@ def groups_of(plan: StitchPlan) -> list[list[int]]:
     return [[place[n] for n in pattern.nodes] for pattern in plan.patterns]
 
 
-def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> StitchPlan:
-    """The plan of a graph of the structure of that which the groups were made for.
+def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None,
+            libraries: tuple[Library, ...] = LIBRARIES) -> StitchPlan:
+    """The plan of a graph of the structure of that which the groups were made for, with the same libraries.
 
     Raises:
         IndexError: the graph has fewer nodes than that one.
@@ -37,9 +40,9 @@ def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> 
     members = [[nodes[i] for i in group] for group in groups]
     alone = (make_pattern(group, users, wanted, frozenset()) for group in members)
     found = [attention for pattern in alone if (attention := attention_of(pattern)) is not None]
-    free = free_nodes(nodes, found, wanted)
+    free = free_nodes(nodes, found, wanted, libraries)
     planned, work = [n for group in members for n in group], plannable(graph, free)
     if len(planned) != len(work) or set(planned) != set(work):
         raise ValueError("not every node is in one pattern")
     patterns = [make_pattern(group, users, wanted, free) for group in members]
-    return StitchPlan(graph, patterns, solver, free)
+    return StitchPlan(graph, patterns, solver, free, libraries)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.libraries.call import Library
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
 
@@ -17,12 +19,12 @@ class PlanMemory:
         self._known: dict[str, tuple[SolverReport | None, Groups]] = {}
         self._lock = threading.Lock()
 
-    def recall(self, graph: TensorGraph) -> StitchPlan | None:
-        """The plan of a graph of equal structure, for this one."""
+    def recall(self, graph: TensorGraph, libraries: tuple[Library, ...] = LIBRARIES) -> StitchPlan | None:
+        """The plan of a graph of equal structure, for this one; the libraries are those it was made with."""
         with self._lock:
             known = self._known.get(_structure(graph))
         try:
-            return None if known is None else plan_of(graph, known[1], known[0])
+            return None if known is None else plan_of(graph, known[1], known[0], libraries)
         except ValueError:  # made when a size that has begun to change was 1
             return None
 

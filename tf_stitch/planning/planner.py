@@ -111,7 +111,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))
     attentions = list(chosen_attentions(nodes, users, wanted, times))
-    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions, wanted), libraries)
+    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions, wanted, libraries), libraries)
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
     place = {node: p for p, node in enumerate(work)}
@@ -154,7 +154,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     total = merge_reports(reports)
     total = total and replace(total, kernels=total.kernels - epilogues.kernels - stitched.kernels,
                               epilogues=epilogues.calls)
-    return StitchPlan(graph, patterns, total, facts.free)
+    return StitchPlan(graph, patterns, total, facts.free, libraries)
 
 
 def _plan_parts(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:

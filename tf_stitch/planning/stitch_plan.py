@@ -8,16 +8,17 @@ from functools import cached_property
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
-from tf_stitch.ir.matrices import terms_of, transposed_layout
+from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.libraries.call import Library
-from tf_stitch.libraries.registry import library_of
+from tf_stitch.libraries.registry import LIBRARIES, library_of
 from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
 from tf_stitch.planning.attention_gradient import AttentionGradient
 from tf_stitch.planning.find_attention_gradients import gradient_to
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
+from tf_stitch.planning.views_for_matmuls import views_for_matmuls
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
@@ -27,16 +28,17 @@ AttentionKernel: TypeAlias = Attention | AttentionGradient
 
 
 def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = (),
-               wanted: frozenset[Node] = frozenset()) -> frozenset[Node]:
+               wanted: frozenset[Node] = frozenset(), libraries: Sequence[Library] = LIBRARIES) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
     (a learning rate, a bias correction), reshapes beside matmuls, which read and write memory as it lies, and
-    transposes that only matmuls read, at the distances of what lies in memory. So do the kernels of attentions, which
-    read slices, too, and make masks that nobody else reads themselves. They belong to no pattern.
+    transposes (of some libraries slices, too) that only matmuls read, at the distances of what lies in memory. So do
+    the kernels of attentions, which make masks that nobody else reads themselves. They belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
         attentions: what becomes a kernel each.
         wanted: values that memory has to hold: who needs a kernel's value in such another form reads that.
+        libraries: whose calls compute large matmuls.
     """
     free: set[Node] = set()
     users = users_of(nodes)
@@ -49,8 +51,9 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
             free.add(node)
         elif node.category in CALLED:
             free.update(view for operand in node.operands for view in _views(operand))
-        elif node.kind is OpKind.TRANSPOSE and _is_read_as_it_lies(node, users[node], free):
-            free.update((node, *_views(node.operands[0])))
+    readers = [(node, library) for node in nodes if is_large_matmul(node)
+               and (library := library_of(node, libraries)) is not None]
+    free |= views_for_matmuls(readers, nodes, users, lambda node: node in wanted and _is_memory(node), free)
     free |= _of_attentions(list(attentions), nodes, users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
 
@@ -106,12 +109,12 @@ def _cheap_elements(nodes: Sequence[Node], inside: Collection[Node], users: dict
 
 
 def _is_stored_anew(node: Node) -> bool:
-    return node.kind is OpKind.RESHAPE and view_of(node).category not in (Category.SOURCE, *CALLED)
+    return node.kind is OpKind.RESHAPE and _is_memory(node)
 
 
-def _is_read_as_it_lies(transpose: Node, users: Sequence[Node], free: Collection[Node]) -> bool:
-    return view_of(transpose.operands[0]) not in free and bool(users) and all(map(is_large_matmul, users)) \
-        and transposed_layout(transpose) is not None
+def _is_memory(wanted: Node) -> bool:
+    """Whether a value that is needed by itself gets memory where it is needed; the others lie there anyway."""
+    return wanted.kind is not OpKind.RESHAPE or view_of(wanted).category not in (Category.SOURCE, *CALLED)
 
 
 SMALL_MATMUL = 16
@@ -326,12 +329,17 @@ class SolverReport:
 
 @dataclass
 class StitchPlan:
-    """Patterns in an order in which they can run, covering every node with work in it."""
+    """Patterns in an order in which they can run, covering every node with work in it.
+
+    Attributes:
+        libraries: whose calls some of the patterns are.
+    """
 
     graph: TensorGraph
     patterns: list[Pattern]
     solver: SolverReport | None = None
     free: frozenset[Node] = field(default_factory=frozenset)
+    libraries: tuple[Library, ...] = LIBRARIES
 
     def split(self, pattern: Pattern) -> list[Pattern]:
         """Puts a pattern for each node in place of one that turned out to be no kernel, and returns these."""

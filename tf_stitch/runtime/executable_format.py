@@ -32,7 +32,7 @@ from tf_stitch.runtime.words import (
     Record,
 )
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 
 
 class Space(IntEnum):

@@ -9,6 +9,8 @@ from tf_stitch.atomic_file import read_verified
 from tf_stitch.errors import BuildError, DamagedFileError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.libraries.call import Library
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.plan_groups import groups_of, plan_of
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
 from tf_stitch.runtime.cache_key import cache_key, package_digest
@@ -29,14 +31,15 @@ class StoredPlans:
     cache: KernelCache
     circumstances: tuple[str, ...]
 
-    def recall(self, graph: TensorGraph) -> StitchPlan | None:
-        """The plan of an equal graph of equal sizes. One that makes no sense is removed, and counted as damaged."""
+    def recall(self, graph: TensorGraph, libraries: tuple[Library, ...] = LIBRARIES) -> StitchPlan | None:
+        """The plan of an equal graph of equal sizes, made with the same libraries. One that makes no sense is removed,
+        and counted as damaged."""
         key = self._key(graph)
         path = self.cache.get(key, SUFFIX)
         if path is None:
             return None
         try:
-            return _parse(read_verified(path), graph)
+            return _parse(read_verified(path), graph, libraries)
         except (OSError, DamagedFileError, ValueError, LookupError, TypeError):
             self.cache.discard(key, SUFFIX)
             return None
@@ -58,8 +61,8 @@ class StoredPlans:
         return cache_key(f"{anonymous_text(graph)}\n{sizes}", "plan", "", self.circumstances, "", package_digest())
 
 
-def _parse(text: bytes, graph: TensorGraph) -> StitchPlan:
+def _parse(text: bytes, graph: TensorGraph, libraries: tuple[Library, ...]) -> StitchPlan:
     """Raises ValueError, LookupError or TypeError if the text is no plan of the graph."""
     document = json.loads(text)
     solver = document["solver"]
-    return plan_of(graph, document["groups"], None if solver is None else SolverReport(**solver))
+    return plan_of(graph, document["groups"], None if solver is None else SolverReport(**solver), libraries)

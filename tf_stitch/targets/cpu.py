@@ -11,7 +11,7 @@ from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.libraries.gemm import GEMM
+from tf_stitch.libraries.gemm import STRIDED_GEMM
 from tf_stitch.pass_manager import Pass
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import time_on_host, with_timer
@@ -58,5 +58,5 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
     return time_on_host(build_host(with_timer(source), device.architecture, cache), kernels)
 
 
-CPU_TARGET = Target("cpu", "CPU", "c", _SPLITTING, FAMILIES, (GEMM,), _passes,
+CPU_TARGET = Target("cpu", "CPU", "c", _SPLITTING, FAMILIES, (STRIDED_GEMM,), _passes,
                     Emission(_launches, _render, join_cpu, _UNIT), build_host, _resources, _times)

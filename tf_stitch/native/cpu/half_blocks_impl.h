@@ -87,8 +87,8 @@ void WidenedColumns(const GemmSpec& g, const Stored<float>& left, const Half* b,
 
 template <typename Half>
 void HalfBlock(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols) {
-  const Half* a = static_cast<const Half*>(at.a) + one * g.a.step;
-  const Half* b = static_cast<const Half*>(at.b) + one * g.b.step;
+  const Half* a = static_cast<const Half*>(at.a) + Place(g.a, one);
+  const Half* b = static_cast<const Half*>(at.b) + Place(g.b, one);
   const std::int64_t m = rows.size();
   const bool is_row = m == 1;
   const std::int64_t most = is_row ? cols.size() : std::min(std::max<std::int64_t>(kWidened / g.k, kLanes), cols.size());

@@ -17,6 +17,11 @@ struct Range {
   std::int64_t size() const { return last - first; }
 };
 
+// Elements from the beginning of memory to matrix `one`.
+inline std::int64_t Place(const MatrixLayout& stored, std::int64_t one) {
+  return stored.offset + one / stored.group * stored.step + one % stored.group * stored.group_step;
+}
+
 // Rows and columns of the result of matmul `one`.
 using MatmulBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range rows, Range cols);
 

@@ -51,14 +51,14 @@ void Finish(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows,
 
 template <typename T>
 Result<T> Out(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols) {
-  T* out = static_cast<T*>(at.out) + one * g.out.step + rows.first * g.out.stride + cols.first;
+  T* out = static_cast<T*>(at.out) + Place(g.out, one) + rows.first * g.out.stride + cols.first;
   return Result<T>(out, rows.size(), cols.size(), Eigen::OuterStride<>(g.out.stride));
 }
 
 template <typename T>
 void Block(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols) {
-  const T* a = static_cast<const T*>(at.a) + one * g.a.step;
-  const T* b = static_cast<const T*>(at.b) + one * g.b.step;
+  const T* a = static_cast<const T*>(at.a) + Place(g.a, one);
+  const T* b = static_cast<const T*>(at.b) + Place(g.b, one);
   Result<T> result = Out<T>(g, at, one, rows, cols);
   if (g.a.transposed) {  // copied, so that one kernel of Eigen serves both
     const Eigen::OuterStride<> stride(g.a.stride);

@@ -12,7 +12,7 @@
 
 namespace tf_stitch {
 
-constexpr std::int64_t kAbi = 4;
+constexpr std::int64_t kAbi = 5;
 
 // Where a buffer lives. An operand is a buffer's number in its space, or a byte offset into the arena, counted
 // through its segments: no buffer lies in two. Counters of grid barriers are memory that the executable keeps from
@@ -119,13 +119,17 @@ struct Copy {
   }
 };
 
-// How matrices [rows, cols] lie in memory: contiguous along the columns, or along the rows if `transposed`.
+// How matrices [rows, cols] lie in memory: contiguous along the columns, or along the rows if `transposed`. Matrix i
+// begins at offset + i / group * step + i % group * group_step.
 struct MatrixLayout {
   bool transposed;
   std::int64_t stride;  // elements from one stored row to the next
-  std::int64_t step;  // elements from one matrix to the next
+  std::int64_t step;  // elements from one group of matrices to the next
+  std::int64_t group;  // matrices of a group
+  std::int64_t group_step;  // elements from one matrix of a group to the next
+  std::int64_t offset;  // elements before the first matrix
 
-  auto Tie() const { return std::tie(transposed, stride, step); }
+  auto Tie() const { return std::tie(transposed, stride, step, group, group_step, offset); }
   bool operator<(const MatrixLayout& other) const { return Tie() < other.Tie(); }
 
   template <typename Reader>
@@ -134,6 +138,9 @@ struct MatrixLayout {
     words.transposed = reader.Ranged("MatrixLayout.transposed", 0, 1) == 1;
     words.stride = reader.Ranged("MatrixLayout.stride", 1, 281474976710656);
     words.step = reader.Ranged("MatrixLayout.step", 0, 281474976710656);
+    words.group = reader.Ranged("MatrixLayout.group", 1, 2147483647);
+    words.group_step = reader.Ranged("MatrixLayout.group_step", 0, 281474976710656);
+    words.offset = reader.Ranged("MatrixLayout.offset", 0, 281474976710656);
     return words;
   }
 };

@@ -3,6 +3,9 @@
 namespace tf_stitch {
 namespace {
 
+// Whether matrices lie at equal distances from the beginning of memory on.
+bool IsEven(const MatrixLayout& stored) { return stored.group == 1 && stored.offset == 0; }
+
 class GemmCall final : public LibraryCall {
  public:
   explicit GemmCall(const GemmSpec& spec) : spec_(spec) {}
@@ -14,6 +17,7 @@ class GemmCall final : public LibraryCall {
   }
 
   std::string Prepare(CUcontext context, const CallSite& site, std::shared_ptr<DeviceCall>* call) const override {
+    if (!IsEven(spec_.a) || !IsEven(spec_.b) || !IsEven(spec_.out)) return "cuBLASLt takes matrices at equal distances";
     return FindGpuGemm(context, spec_, site, call);
   }
 
