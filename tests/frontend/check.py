@@ -56,7 +56,7 @@ def types_of_graph(graph: Any) -> TypesOf:
 
 
 def trace(function: Callable[..., Any], *specs: tf.TensorSpec) -> Traced:
-    concrete = tf.function(function).get_concrete_function(*specs)
+    concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
     return Traced(concrete, import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph),
                                           library_on=LIBRARY_ON))
 

@@ -35,7 +35,7 @@ def in_a_session() -> list[Any]:
 def lengths() -> list[Any]:
     """One function for loops of all lengths, none among them."""
     function = tf.function(with_gradients(lambda x: tf.scan(lambda a, row: tf.tanh(a) + row, x, tf.zeros([3]))),
-                           input_signature=[tf.TensorSpec([None, 3])])
+                           input_signature=[tf.TensorSpec([None, 3])], autograph=False)
     return [values(function(tf.constant(floats(n, 3)))) for n in (1, 7, 3, 7, 12)]
 
 
@@ -56,7 +56,7 @@ def out_of_range() -> str:
 if __name__ == "__main__":
     found: dict[str, Any] = {}
     for name, case in cases().items():
-        function = tf.function(case.function, input_signature=case.specs())
+        function = tf.function(case.function, input_signature=case.specs(), autograph=False)
         function.__name__ = name
         found[name] = [values(function(*map(tf.constant, case.arrays))) for _ in range(CALLS)][-1]
     print(json.dumps(found | {"session": in_a_session(), "lengths": lengths(), "out_of_range": out_of_range()}))

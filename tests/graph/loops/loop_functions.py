@@ -431,7 +431,7 @@ def cases() -> dict[str, LoopCase]:
         "tables": LoopCase(tables, [np.abs(floats(4, 3))], 1),
         "nested": LoopCase(nested, [x], 1, ("a loop within it",)),
         "in_a_branch": LoopCase(in_a_branch, [x], 0, ("it is in a branch",)),
-        "left_early": LoopCase(left_early, [floats(7)], 0, ("a branch within it",)),
+        "left_early": LoopCase(tf.autograph.to_graph(left_early), [floats(7)], 0, ("a branch within it",)),
         "growing": LoopCase(growing, [x], 0, ("concat",)),
         "random": LoopCase(random, [x], 0, ("keeps a state",)),
     }

@@ -43,7 +43,7 @@ class Lowered:
 
 
 def lowered(function: Callable[..., Any], *specs: tf.TensorSpec) -> Lowered:
-    concrete = tf.function(function).get_concrete_function(*specs)
+    concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
     frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=True)
     fetches = [t.name for t in frozen.outputs]
     meta = tf.compat.v1.train.export_meta_graph(graph_def=frozen.graph.as_graph_def(), graph=frozen.graph)
