@@ -184,8 +184,15 @@ def many_rows() -> TensorGraph:
     return TensorGraph("many", [("o0", written(cache, row, at, 1))])
 
 
-@pytest.mark.parametrize("graph", [decoder(read=later), turned((16, 16, 8)), swapped(), kept(), part_of_rows(),
-                                   many_rows(), TensorGraph("exp", [("o0", B.exp(B.input("i0", F32, (64, 64))))])],
+def masked(shape: tuple[int, ...]) -> TensorGraph:
+    """One position of a vector of 64, which is several axes."""
+    mask = B.reshape(within(B, offsets_from(B, 64, B.input("i2", I32, (1,))), 1), shape)
+    return TensorGraph("masked", [("o0", B.select(mask, B.input("i1", F32, (8, 8, 1)), B.input("i0", F32, (8, 8, 4))))])
+
+
+@pytest.mark.parametrize("graph", [masked((8, 8, 1)), decoder(read=later), turned((16, 16, 8)), swapped(), kept(),
+                                   part_of_rows(), many_rows(),
+                                   TensorGraph("exp", [("o0", B.exp(B.input("i0", F32, (64, 64))))])],
                          ids=lambda graph: graph.name)
 def test_what_stays_as_it_is(graph: TensorGraph) -> None:
     assert update_in_place(graph, "i0", "o0") is graph

@@ -126,13 +126,15 @@ def _write(select: Node, box: Box, tensor: Node) -> _Write | None:
     at, axes = position_of(mask), box.axes(select.type.dims)
     if at is None or axes is None or box_of(old, tensor) != box:
         return None
-    [place] = [a for a, d in enumerate(mask.type.dims, select.type.rank - mask.type.rank) if d != 1] or [-1]
-    axis = axes[place] if place >= 0 else -1
+    places = [a for a, d in enumerate(mask.type.dims, select.type.rank - mask.type.rank) if d != 1]
+    if len(places) != 1:
+        return None
     if row.kind is OpKind.BROADCAST:
         row = row.operands[0]
-    wanted = tuple(1 if a == place else d for a, d in enumerate(select.type.dims))
+    axis = axes[places[0]]
+    wanted = tuple(1 if a in places else d for a, d in enumerate(select.type.dims))
     behind = slice(axis + 1, None)
-    if axis < 0 or row.type.shape != wanted or box.sizes[behind] != tensor.type.dims[behind]:
+    if row.type.shape != wanted or box.sizes[behind] != tensor.type.dims[behind]:
         return None
     return _Write(select, box, axis, at, row)
 
