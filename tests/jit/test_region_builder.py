@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,18 @@ def test_kernels_for_aligned_buffers_serve_no_others(registry: RegionRegistry) -
         built = registry.build(number, 0, Key(aligned, wanted))
         assert built.compiled is not None
         assert ("const tfs_vector<float" in built.compiled.source.partition("stitch_0")[2]) == aligned
+
+
+def test_kernels_run_whose_names_cannot_be_told(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an equal region's: only a profiler would show them."""
+    first, second = register(registry, columns), register(registry, columns)
+    key = Key(True, shapes(registry, first, 16))
+    registry.build(first, CPU_ORDINAL, key)
+    built = registry.build(second, CPU_ORDINAL, key)
+    named = replace(built, names=("other",), executable=replace(built.executable, nodes=(("other",),)))
+    assert registry.labelled(second, key, named) == list(named.words)
+    remarks = registry._report.document()["remarks"]
+    assert [(r["stage"], r["count"]) for r in remarks] == [("profiler", 1)]
 
 
 def test_every_build_is_tuned_once(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

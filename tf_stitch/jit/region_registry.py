@@ -340,7 +340,10 @@ class RegionRegistry:
         names = {name: name for name in names_of(self.region(number).graph)}
         if built.names and any(name not in names for nodes in built.executable.nodes for name in nodes):
             place = PlacedRegion(number, self.region(number), CPU_ORDINAL, True)
-            names = _own_names(built, place.bound(key.shapes))
+            try:
+                names = _own_names(built, place.bound(key.shapes))
+            except (StitchError, ValueError) as error:  # the kernels are right all the same
+                self._report.remark("profiler", f"region {number}", f"its kernels have no names: {error}")
         return with_labels(built.words, built.executable, names)
 
     def _is_new(self, stem: str) -> bool:
