@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tf_stitch.config import StitchConfig
+from tf_stitch.config import load_config
 from tf_stitch.convert import attempt, conversion
 from tf_stitch.convert.attempt import Attempt
 from tf_stitch.convert.command import OK, main
@@ -35,7 +35,7 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     module = Wide()
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.serve)
-    usual, load = StitchConfig().cache_dir, conversion.load_op
+    usual, load = load_config().cache_dir, conversion.load_op
     monkeypatch.setattr(conversion, "load_op", lambda _, portable: load(usual, portable))
     monkeypatch.setenv("TF_STITCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(attempt, "slower_regions", lambda *_: set())

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import tensorflow as tf
 
+from tf_stitch.config import load_config
 from tf_stitch.convert import attempt, conversion, measuring
 from tf_stitch.convert.command import OK, main
 from tf_stitch.convert.inputs import generated
@@ -94,8 +95,8 @@ def test_a_signature_that_is_slower_gives_its_regions_up_and_the_next_conversion
         timed.append(1)
         return {"serve": 1.5, "serving_default": 0.5}, {"serve": {0}, "serving_default": set()}
 
-    monkeypatch.setenv("TF_STITCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(conversion, "load_op", _load_with(conversion.load_op))
+    monkeypatch.setenv("TF_STITCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(attempt, "slower_regions", lambda *_: set())
     monkeypatch.setattr(attempt, "slower_signatures", slow)
     for _ in range(2):
@@ -109,7 +110,5 @@ def test_a_signature_that_is_slower_gives_its_regions_up_and_the_next_conversion
 
 def _load_with(load: Callable[..., Any]) -> Callable[..., Any]:
     """The op library of the usual cache, so that it is not built anew."""
-    from tf_stitch.config import StitchConfig
-
-    usual = StitchConfig().cache_dir
+    usual = load_config().cache_dir
     return lambda _, portable: load(usual, portable)
