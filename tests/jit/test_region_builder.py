@@ -17,6 +17,7 @@ from tf_stitch.errors import BindError, BuildError, BuildPending, ScheduleError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.types import Shape, Symbol
 from tf_stitch.jit import expected_kernels, placed_region, region_builder
 from tf_stitch.jit.build_budget import BuildBudget
@@ -129,6 +130,17 @@ def test_kernels_run_whose_names_cannot_be_told(registry: RegionRegistry, monkey
     assert registry.labelled(second, key, named) == list(named.words)
     remarks = registry._report.document()["remarks"]
     assert [(r["stage"], r["count"]) for r in remarks] == [("profiler", 1)]
+
+
+def test_what_was_to_be_updated_in_place_and_is_copied_is_a_remark(registry: RegionRegistry) -> None:
+    x, rows, row = B.input("i0", DType.F32, (64, 8)), B.input("i1", DType.I32, (1,)), B.input("i2", DType.F32, (1, 8))
+    new = B.scatter(x, rows, row, (64, 8), Combine.SET, in_place=True)
+    for outputs, remarks in (([new], 0), ([new, B.sub(new, x)], 1)):
+        graph = TensorGraph("region", [(f"o{i}", node) for i, node in enumerate(outputs)])
+        number = registry.register(RegionGraph(graph, ("a",), ("x:0", "rows:0", "row:0"), (), {"a:0": 0}))
+        registry.build(number, CPU_ORDINAL, Key(True, registry.region(number).argument_shapes))  # type: ignore[arg-type]
+        found = [r for r in registry._report.document()["remarks"] if r["stage"] == "in_place"]
+        assert len(found) == remarks
 
 
 def test_every_build_is_tuned_once(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

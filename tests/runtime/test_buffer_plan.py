@@ -173,6 +173,7 @@ def test_scatters_update_an_input_where_nobody_needs_what_was_there(both: bool, 
     graph = scattered_twice(both)
     built = compiled(graph, device)
     assert built.executable.updated == (() if both else ((0, 0),))
+    assert len(built.buffers.copying) == 2 * both, "one that begins a chain is not in place where the chain is not"
     values = random_values(graph) | {"rows": np.array([5, 9, 63], np.int32)}
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), device.name)
 

@@ -105,7 +105,7 @@ class SizedPlans:
         text, groups = anonymous_text(plan.graph), groups_of(plan)
         with self._lock:
             known = self._known.setdefault(alike, _Known(dict(sizes), text, plan.graph, groups, plan.solver,
-                                                            plan.libraries))
+                                                         plan.libraries))
             if known.text != text:
                 known.text, known.sure = None, False
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
@@ -22,6 +22,15 @@ class Strides:
     axes: tuple[int, ...]
 
 
+def path_to(node: Node, is_memory: Callable[[Node], bool]) -> list[Node]:
+    """The views that lead to a node from what is memory, or is no view itself."""
+    path: list[Node] = []
+    while node.kind in VIEWS and not is_memory(node):
+        path.append(node)
+        node = node.operands[0]
+    return path[::-1]
+
+
 def view_strides(path: Sequence[Node], memory: Node) -> Strides | None:
     """How the value of the last of `path` lies in the contiguous memory of `memory`; None if a reshape would have to
     copy, or there is nothing to reshape.
@@ -37,7 +46,7 @@ def view_strides(path: Sequence[Node], memory: Node) -> Strides | None:
             offset += sum(begin * stride for begin, stride in zip(node.attrs.begin, strides, strict=True))
             strides = [stride * step for stride, step in zip(strides, node.attrs.strides, strict=True)]
         else:
-            found = _reshaped(dims, strides, node.type.dims)
+            found = reshaped(dims, strides, node.type.dims)
             if found is None:
                 return None
             strides = found
@@ -76,14 +85,15 @@ def matrices_written(path: Sequence[Node]) -> tuple[tuple[int, ...], tuple[int, 
         elif i == 0:
             return _split(node.type.dims, strides, matrices[-2:])
         else:
-            found = _reshaped(node.type.dims, strides, node.operands[0].type.dims)
+            found = reshaped(node.type.dims, strides, node.operands[0].type.dims)
             if found is None:
                 return None
             strides = found
     return matrices, tuple(strides)
 
 
-def _reshaped(dims: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> list[int] | None:
+def reshaped(dims: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> list[int] | None:
+    """Strides of axes of other sizes, `target`, that count the same elements in C order; None if there are none."""
     found = _split(dims, strides, target)
     return None if found is None else list(found[1][len(found[1]) - len(target):])
 

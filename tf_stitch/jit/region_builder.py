@@ -175,6 +175,7 @@ class RegionBuilder:
             except StitchError:
                 self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
                 return None
+        self._say_what_copies(place, wanted)
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:
             return self._shared(place, wanted, options)
@@ -300,6 +301,10 @@ class RegionBuilder:
                 self._report.remark("registers", f"region {place.number}",
                                     f"{symbol} keeps {taken.spilled_bytes} bytes of each thread's registers in memory")
 
+    def _say_what_copies(self, place: PlacedRegion, compiled: CompiledRegion) -> None:
+        for node in compiled.buffers.copying:
+            self._report.remark("in_place", f"region {place.number}", f"{node.loc}: all of it is copied for its rows")
+
     def _new_stem(self, number: int) -> str:
         with self._lock:
             self._compiled[number] += 1
@@ -312,6 +317,7 @@ class RegionBuilder:
         dump.graph(graph)
         with collector_paused():
             compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
+        self._say_what_copies(place, compiled)
         dump.compiled(compiled, options.device)
         start = time.perf_counter()
         host = None

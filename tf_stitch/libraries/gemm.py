@@ -19,7 +19,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout, terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs, SliceAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.strided_view import VIEWS, matrices_read
+from tf_stitch.ir.strided_view import matrices_read, path_to
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, Library, LibraryCall, in_memory
 from tf_stitch.runtime.words import MOST_BYTES, MOST_INT32, Choice, Flag, Nested, Number, Record
@@ -148,15 +148,6 @@ def _matrices(memory: NDArray[np.generic], batch: int, rows: int, cols: int, lay
     return _groups(memory, batch, rows, cols, layout).reshape(batch, rows, cols)
 
 
-def _path_to(node: Node, stored: Collection[Node]) -> list[Node]:
-    """The views that lead from what lies in memory to an operand."""
-    path: list[Node] = []
-    while node.kind in VIEWS and node not in stored:
-        path.append(node)
-        node = node.operands[0]
-    return path[::-1]
-
-
 def _evenly(path: Sequence[Node]) -> MatrixLayout | None:
     """How an operand lies, if its matrices do at equal distances, in what is reshaped and then transposed."""
     *reshapes, last = path
@@ -209,7 +200,7 @@ class GemmLibrary(Library):
     def _operand(self, node: Node, transposed: bool, stored: Collection[Node]) -> tuple[Node, MatrixLayout]:
         """What lies in memory of an operand, and how its matrices lie there; `transposed`: the matmul exchanges the
         axes of the operand."""
-        path = _path_to(node, stored)
+        path = path_to(node, stored.__contains__)
         layout = self._layout(path) if path else contiguous(node.type.dims)
         assert layout is not None, "a view that no matmul can read has a kernel"
         return path[0].operands[0] if path else node, replace(layout, transposed=layout.transposed != transposed)

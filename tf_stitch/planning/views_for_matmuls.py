@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.strided_view import VIEWS
+from tf_stitch.ir.strided_view import VIEWS, path_to
 from tf_stitch.libraries.call import Library
 
 Reader = tuple[Node, Library]
@@ -48,12 +48,7 @@ def _read_by(matmuls: Collection[Node], nodes: Sequence[Node], users: Mapping[No
 
 def _path_to(operand: Node, views: Collection[Node], stored: Collection[Node]) -> list[Node]:
     """The views that lead to an operand from what lies in memory. A reshape may have other readers."""
-    path: list[Node] = []
-    node = operand
-    while node in views or (node.kind is OpKind.RESHAPE and node not in stored):
-        path.append(node)
-        node = node.operands[0]
-    return path[::-1]
+    return path_to(operand, lambda node: node not in views and (node.kind is not OpKind.RESHAPE or node in stored))
 
 
 def _first_stored(path: Sequence[Node], library: Library, nowhere: Collection[Node]) -> Node | None:

@@ -81,6 +81,12 @@ class BufferPlan:
             return BufferRef(Space.VARIABLE, self._variable[node.attrs.handle])
         return self.place[node]
 
+    @property
+    def copying(self) -> list[Node]:
+        """Scatters that were to lie where what was there before does, and copy it: somebody reads that later."""
+        return [node for node in self.writer if isinstance(node.attrs, ScatterAttrs) and node.attrs.in_place
+                and self.place[node] != self.argument(node.operands[0], k.Mode.READ)]
+
     def reading(self, node: Node) -> list[int]:
         """The kernels that read `node`, ascending."""
         return [i for i, kernel in enumerate(self.kernels) if (node, k.Mode.READ) in kernel.arguments]

@@ -12,19 +12,22 @@ all of them can lie in one memory, and who computes with keys and values reads t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tf_stitch.ir.boxes import Box, box_of, whole
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node, users_of, with_operands
+from tf_stitch.ir.matrices import contiguous_strides
 from tf_stitch.ir.op_attrs import AxisAttrs, Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.position_masks import position_of
-from tf_stitch.ir.types import static_shape
+from tf_stitch.ir.strided_view import VIEWS, Strides, path_to, reshaped, view_strides
 
 WORTH_BYTES = 1 << 18
 """Of a tensor: a smaller one is copied sooner than scatters are launched."""
@@ -34,25 +37,22 @@ WORTH_SHARE = 8
 
 @dataclass(frozen=True)
 class _Write:
-    """A row of an axis in a box of the tensor.
+    """A row, of each of the matrices [..., positions, row] that a part of the tensor consists of.
 
     Attributes:
-        select: the node that is the box with the row.
-        axis: of the tensor. Axes behind it are whole.
+        select: the node that is the part with the rows.
+        path: the views that lead from the tensor to the part.
+        rows: numbers of the tensor's rows of this width at position 0.
         at: the position, a vector of one.
-        row: what is written there: the box, with one position.
+        row: what is written: the part, with one position.
     """
 
     select: Node
-    box: Box
-    axis: int
+    path: Sequence[Node]
+    rows: NDArray[np.int64]
+    width: int
     at: Node
     row: Node
-
-    @property
-    def count(self) -> int:
-        """Of rows of the tensor, whose first axes are one."""
-        return int(np.prod(self.box.sizes[:self.axis], dtype=np.int64))
 
 
 def update_in_place(graph: TensorGraph, source: str, output: str) -> TensorGraph:
@@ -65,11 +65,11 @@ def update_in_place(graph: TensorGraph, source: str, output: str) -> TensorGraph
     if result.kind is OpKind.SCATTER and result.operands[0] is tensor:
         return _in_place(graph, result)
     inner: dict[Node, None] = {}
-    writes = _writes(result, whole(tensor), tensor, inner)
-    if not writes:
+    everything = Strides(0, tuple(contiguous_strides(tensor.type.dims)))
+    writes = _writes(result, everything, tensor, inner)
+    if not writes or len({w.width for w in writes}) > 1:
         return graph
-    rows = tensor.type.numel // int(np.prod(tensor.type.dims[writes[0].axis + 1:], dtype=np.int64))
-    if len({w.axis for w in writes}) > 1 or rows < WORTH_SHARE * sum(w.count for w in writes):
+    if tensor.type.numel < WORTH_SHARE * sum(w.rows.size * w.width for w in writes):
         return graph
     return _Rewrite(graph, tensor, result, writes, inner).graph()
 
@@ -82,61 +82,78 @@ def _in_place(graph: TensorGraph, scatter: Node) -> TensorGraph:
     if not read_once or any(n is tensor for _, n in graph.outputs):
         return graph
     assert isinstance(scatter.attrs, ScatterAttrs)
-    new: dict[Node, Node] = {}
+    new = {scatter: make_node(scatter.kind, scatter.operands, replace(scatter.attrs, in_place=True), scatter.loc)}
     for node in nodes:
-        attrs = replace(scatter.attrs, in_place=True) if node is scatter else node.attrs
-        new[node] = make_node(node.kind, [new[o] for o in node.operands], attrs, node.loc)
-    return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs], [new[n] for n in graph.unread])
+        if node is not scatter:
+            new[node] = with_operands(node, tuple(new[o] for o in node.operands))
+    return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs], list(graph.unread))
 
 
-def _writes(node: Node, box: Box, tensor: Node, inner: dict[Node, None]) -> list[_Write] | None:
-    """How `node` comes of the box of the tensor; None if not by writing rows.
+def _writes(node: Node, place: Strides, tensor: Node, inner: dict[Node, None]) -> list[_Write] | None:
+    """How `node` comes of what lies in a place of the tensor's memory; None if not by writing rows.
 
     Args:
         inner: gets the nodes that put the parts together.
     """
     if not node.type.is_static:
         return None
-    if box_of(node, tensor) == box:
+    if _lies_at(node, place, tensor):
         return []
     if node.kind is OpKind.SELECT:
-        write = _write(node, box, tensor)
+        write = _write(node, place, tensor)
         return None if write is None else [write]
     inner[node] = None
     if node.kind is OpKind.RESHAPE:
-        return _writes(node.operands[0], box, tensor, inner)
-    axes = box.axes(node.type.dims) if node.kind is OpKind.CONCAT else None
-    if axes is None:
+        [operand] = node.operands
+        axes = reshaped(node.type.dims, place.axes, operand.type.dims) if operand.type.is_static else None
+        return None if axes is None else _writes(operand, Strides(place.offset, tuple(axes)), tensor, inner)
+    if node.kind is not OpKind.CONCAT:
         return None
     assert isinstance(node.attrs, AxisAttrs)
     found: list[_Write] = []
-    first = 0
     for operand in node.operands:
-        size = operand.type.dims[node.attrs.axis]
-        part = _writes(operand, box.part(axes[node.attrs.axis], first, size), tensor, inner)
+        part = _writes(operand, place, tensor, inner)
         if part is None:
             return None
         found += part
-        first += size
+        place = replace(place, offset=place.offset + operand.type.dims[node.attrs.axis] * place.axes[node.attrs.axis])
     return found
 
 
-def _write(select: Node, box: Box, tensor: Node) -> _Write | None:
+def _path_to(node: Node, tensor: Node) -> list[Node]:
+    return path_to(node, lambda n: n is tensor)
+
+
+def _lies_at(node: Node, place: Strides, tensor: Node) -> bool:
+    """Whether a node is a view of the tensor, of just this place."""
+    path = _path_to(node, tensor)
+    if (path[0].operands[0] if path else node) is not tensor or not all(view.type.is_static for view in path):
+        return False
+    found = view_strides(path, tensor)
+    return found is not None and found.offset == place.offset and all(
+        a == b for dim, a, b in zip(node.type.dims, found.axes, place.axes, strict=True) if dim != 1)
+
+
+def _write(select: Node, place: Strides, tensor: Node) -> _Write | None:
     mask, row, old = select.operands
-    at, axes = position_of(mask), box.axes(select.type.dims)
-    if at is None or axes is None or box_of(old, tensor) != box:
+    if not mask.type.is_static or not old.type.is_static:
         return None
-    places = [a for a, d in enumerate(mask.type.dims, select.type.rank - mask.type.rank) if d != 1]
-    if len(places) != 1:
+    dims, at = select.type.dims, position_of(mask)
+    axes = [a for a, d in enumerate(mask.type.dims, len(dims) - mask.type.rank) if d != 1]
+    if at is None or len(axes) != 1 or old.type.dims != dims or not _lies_at(old, place, tensor):
         return None
+    [axis] = axes
     if row.kind is OpKind.BROADCAST:
         row = row.operands[0]
-    axis = axes[places[0]]
-    wanted = tuple(1 if a in places else d for a, d in enumerate(select.type.dims))
-    behind = slice(axis + 1, None)
-    if row.type.shape != wanted or box.sizes[behind] != tensor.type.dims[behind]:
+    width = math.prod(dims[axis + 1:])
+    rows = contiguous_strides(dims)[axis:]  # as positions and what is behind them lie, if each position is a row
+    whole = all(dims[axis + i] == 1 or place.axes[axis + i] == stride for i, stride in enumerate(rows))
+    steps = [place.offset, *(stride for dim, stride in zip(dims[:axis], place.axes, strict=False) if dim != 1)]
+    if not whole or any(step % width for step in steps) or row.type.shape != (*dims[:axis], 1, *dims[axis + 1:]):
         return None
-    return _Write(select, box, axis, at, row)
+    lead = [np.arange(dim) * stride // width for dim, stride in zip(dims[:axis], place.axes, strict=False)]
+    numbers = reduce(np.add.outer, lead, np.array(place.offset // width))
+    return _Write(select, _path_to(old, tensor), numbers.reshape(-1), width, at, row)
 
 
 class _Rewrite:
@@ -147,6 +164,10 @@ class _Rewrite:
         self._graph, self._tensor, self._result, self._inner = graph, tensor, result, inner
         self._nodes = graph.nodes()
         self._users = users_of(self._nodes)
+        self._parts = {tensor}  # views of the tensor
+        for node in self._nodes:
+            if node.kind in VIEWS and node.operands[0] in self._parts:
+                self._parts.add(node)
         order = {node: i for i, node in enumerate(self._nodes)}
         self._writes = sorted(writes, key=lambda w: order[w.select])
         self._needs = self._selects_needed()
@@ -205,23 +226,19 @@ class _Rewrite:
             return node is self._result
         if node in self._group_of:
             return not self._needs[user] >> self._behind[self._group_of[node]]
-        return box_of(node, self._tensor) is None or user in self._group_of or box_of(user, self._tensor) is not None
+        return node not in self._parts or user in self._parts or user in self._group_of
 
     def _scatter(self, group: Sequence[_Write], new: Mapping[Node, Node], before: Node) -> Node:
         b = Builder(group[0].select.loc)
-        dims, axis = self._tensor.type.dims, group[0].axis
-        strides = [int(np.prod(dims[a + 1:axis + 1], dtype=np.int64)) for a in range(axis)]
+        dims, width = self._tensor.type.dims, group[0].width
+        row_axes = next(a for a in range(len(dims), 0, -1) if math.prod(dims[a:]) == width)
         rows, updates = [], []
         for write in group:
-            first = np.zeros((), np.int64)
-            for begin, size, stride in zip(write.box.begin, write.box.sizes, strides, strict=False):
-                first = first[..., None] + (begin + np.arange(size)) * stride
-            first += write.box.begin[axis]
             at = new[write.at]
-            rows.append(b.add(b.constant(first.reshape(-1), at.type.dtype), at))
-            updates.append(b.reshape(new[write.row], (write.count, *dims[axis + 1:])))
-        return b.scatter(before, b.concat(rows, 0), b.concat(updates, 0), static_shape(self._tensor.type.shape),
-                         Combine.SET, row_axes=axis + 1, in_place=True)
+            rows.append(b.add(b.constant(write.rows, at.type.dtype), at))
+            updates.append(b.reshape(new[write.row], (write.rows.size, *dims[row_axes:])))
+        return b.scatter(before, b.concat(rows, 0), b.concat(updates, 0), dims, Combine.SET, row_axes=row_axes,
+                         in_place=True)
 
     def _renew(self, roots: Sequence[Node], new: dict[Node, Node], updated: Sequence[Node]) -> None:
         """Fills `new` with what roots are made of; of selects only those of groups that have written."""
@@ -241,7 +258,7 @@ class _Rewrite:
             if group is None:
                 new[node] = with_operands(node, tuple(new[o] for o in node.operands))
                 continue
-            box = next(w.box for w in self._groups[group] if w.select is node)
-            b = Builder(node.loc)
-            part = b.slice(updated[group + 1], box.begin, (1,) * len(box.begin), box.sizes)
-            new[node] = b.reshape(part, node.type.shape)
+            value = updated[group + 1]
+            for view in next(w.path for w in self._groups[group] if w.select is node):
+                value = with_operands(view, (value,))
+            new[node] = value
