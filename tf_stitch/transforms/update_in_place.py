@@ -30,7 +30,7 @@ from tf_stitch.ir.position_masks import position_of
 from tf_stitch.ir.strided_view import VIEWS, Strides, path_to, reshaped, view_strides
 
 WORTH_BYTES = 1 << 18
-"""Of a tensor: a smaller one is copied sooner than scatters are launched."""
+"""Of a tensor: a smaller one may be copied sooner than scatters are launched. An estimate, not measured on a GPU."""
 WORTH_SHARE = 8
 """So many times the rows that are written has a tensor at least."""
 
