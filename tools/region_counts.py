@@ -1,4 +1,4 @@
-"""How many regions convolutional networks of Keras have on an H200, and what splits them: found without a GPU.
+"""How many regions networks of Keras have on an H200, and what splits them: found without a GPU.
 
 TensorFlow's optimizer is told of a GPU, which it then lays images out for; regions are found in what it makes, and not
 compiled unless --plan asks for it.
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 MODES = ("train", "infer")
 BATCH = 2
 
-_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py; all by default")
+_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py and models/language.py; all by default")
 _MODES = flags.DEFINE_list("modes", list(MODES), "train, infer")
 _POLICIES = flags.DEFINE_list("policies", ["float32", "mixed_bfloat16"], "of element types")
-_SIZE = flags.DEFINE_integer("size", 64, "height and width of the images")
+_SIZE = flags.DEFINE_integer("size", 64, "height and width of the images of models/vision.py")
 _PLAN = flags.DEFINE_bool("plan", False, "compile the regions too, as far as sources")
 _NODES = flags.DEFINE_bool("nodes", False, "name the nodes that no region holds")
 
@@ -37,22 +37,23 @@ def traced(name: str, mode: str, policy: str, size: int) -> Any:
     import tensorflow as tf
     from keras.src.backend.tensorflow import nn
 
-    from models.vision import build
+    from models import language, vision
     from tf_stitch.plugin.keras_convolutions import without_xla
 
     nn.conv = without_xla(nn, lambda x: True)  # as on a GPU
     keras.mixed_precision.set_global_policy(policy)
-    network = build(name, size, classes=10)
+    network = (language.build(name, language.SMALL[name]) if name in language.NAMES
+               else vision.build(name, size, classes=10))
     wanted, *given = (tf.TensorSpec((BATCH, *x.shape[1:]), x.dtype) for x in network.batch(1))
     step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
     return step.get_concrete_function(*((wanted, *given) if mode == "train" else given))
 
 
 def main(_: Sequence[str]) -> None:
-    from models.vision import NAMES
+    from models import language, vision
     from tools.benchmark.gpu_regions import counted, regions_of
 
-    for name in _NETWORKS.value or NAMES:
+    for name in _NETWORKS.value or (*vision.NAMES, *language.NAMES):
         for policy in _POLICIES.value:
             for mode in _MODES.value:
                 found = regions_of(traced(name, mode, policy, _SIZE.value))

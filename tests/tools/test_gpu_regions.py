@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import layers
 
 from models.unet import unet
-from models.vision import Vision
+from models.vision import network as network_of
 from tools.benchmark.gpu_regions import counted, regions_of
 
 
@@ -42,9 +42,7 @@ NETWORKS = {"convolutions": (convolutions, ((32, 32, 3),)), "unet": (lambda: une
 def test_one_region(name: str, mode: str) -> None:
     make, inputs = NETWORKS[name]
     model = make()
-    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    network = Vision(model, optimizer, inputs, keras.losses.mean_squared_error)
+    network = network_of(model, inputs, keras.losses.mean_squared_error)
     given = [tf.TensorSpec((4, *shape), tf.float32) for shape in inputs]
     if mode == "train":
         given.insert(0, tf.TensorSpec((4, *model.output_shape[1:]), tf.float32))

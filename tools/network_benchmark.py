@@ -1,4 +1,4 @@
-"""Networks of images under TensorFlow, XLA (jit_compile=True) and tf_stitch, interleaved.
+"""Networks under TensorFlow, XLA (jit_compile=True), tf_stitch and PyTorch (Inductor with CUDA graphs), interleaved.
 
 Each backend runs a network in a process of its own. First calls, which are the processors' work, run side by side and
 so take longer than they would alone; then one process works at a time, in turns. Prints CSV: medians of a call's
@@ -6,8 +6,8 @@ milliseconds over the turns with the least and the most, seconds of the first ca
 there are, how many of them TensorFlow's own nodes run (the profitability check), and what fell back. What is not ready
 when --ready seconds are over is left out. What was measured so far is in --partial after every turn.
 
-    python -m tools.conv_benchmark                                   # all of them on a GPU, about 10 minutes
-    python -m tools.conv_benchmark --networks=resnet50_infer,resnet50_train --ready=110 --rounds=3 --calls=10
+    python -m tools.network_benchmark                                   # all of them on a GPU, about 10 minutes
+    python -m tools.network_benchmark --networks=resnet50_infer,resnet50_train --ready=110 --rounds=3 --calls=10
                                                                      # about 150 seconds
 """
 
@@ -21,38 +21,29 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from absl import app, flags
 
+from tools.benchmark.network_cases import CASES
+from tools.benchmark.torch_worker import HAVE
 from tools.benchmark.workers import BACKENDS, Worker
 
-NETWORKS = {
-    "resnet50_train": ("ResNet50", "train", 32, "float32", 224),
-    "resnet50_infer": ("ResNet50", "infer", 1, "float32", 224),
-    "resnet50_infer_32": ("ResNet50", "infer", 32, "float32", 224),
-    "mobilenet_v3_large_train": ("MobileNetV3Large", "train", 32, "float32", 224),
-    "mobilenet_v3_large_infer": ("MobileNetV3Large", "infer", 1, "float32", 224),
-    "mobilenet_v3_large_infer_32": ("MobileNetV3Large", "infer", 32, "float32", 224),
-    "efficientnet_b0_train": ("EfficientNetB0", "train", 32, "float32", 224),
-    "densenet121_train": ("DenseNet121", "train", 32, "float32", 224),
-    "convnext_tiny_train": ("ConvNeXtTiny", "train", 16, "mixed_bfloat16", 224),
-    "convnext_tiny_infer": ("ConvNeXtTiny", "infer", 1, "mixed_bfloat16", 224),
-    "convnext_tiny_infer_32": ("ConvNeXtTiny", "infer", 32, "mixed_bfloat16", 224),
-    "unet_train": ("UNet", "train", 16, "mixed_bfloat16", 64),
-    "unet_infer": ("UNet", "infer", 1, "mixed_bfloat16", 64),
-}
-"""Network of models/vision.py, mode, batch, policy of element types, size of the images."""
+PEER = "inductor"
+PROFILED = 4
+"""Calls."""
 FIELDS = ("network", "backend", "median_ms", "least_ms", "most_ms", "first_call_s", "result", "regions",
           "by_tensorflow", "fallbacks", "left_out")
 
-_NETWORKS = flags.DEFINE_list("networks", list(NETWORKS), "what to run")
-_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "tf, xla, stitch")
+_NETWORKS = flags.DEFINE_list("networks", list(CASES), "of tools/benchmark/network_cases.py")
+_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "tf, xla, stitch, inductor")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 20, "calls of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 60, "calls before the first turn: CUDA graphs are made; the check decides")
 _READY = flags.DEFINE_float("ready", 300, "seconds for the first calls of all backends")
 _SCOPE = flags.DEFINE_string("scope", "region", "what regions hold: TF_STITCH_SCOPE")
 _PARTIAL = flags.DEFINE_string("partial", None, "JSON file for rows and times so far, should this be ended early")
+_KERNELS = flags.DEFINE_string("kernels", None, "JSON file for what the device did in a call of each, in the end")
 _TOGETHER = flags.DEFINE_integer("together", 2, "networks whose first calls run side by side")
 
 
@@ -60,21 +51,21 @@ class _Case:
     """A network on a backend."""
 
     def __init__(self, network: str, short: str) -> None:
-        name, mode, batch, policy, size = NETWORKS[network]
-        backend = BACKENDS[short]
+        backend = PEER if short == PEER else BACKENDS[short]
         self.row: dict[str, object] = {"network": network, "backend": backend}
         self.times: list[float] = []
         # The first call waits for the kernels, as long as it takes.
         ours = {"TF_STITCH_SCOPE": _SCOPE.value, "TF_STITCH_FIRST_STEP_SECONDS": "600"}
-        self._worker: Worker | None = Worker("conv_worker", name, mode, batch, policy, backend, size, backend=backend,
+        program, *arguments = ("torch_worker", network) if short == PEER else ("network_worker", network, backend)
+        self._worker: Worker | None = Worker(program, *arguments, backend=backend,
                                              variables=ours if backend == "tf_stitch" else {})
 
-    def ask(self, warm_up: int, calls: int, limit: float) -> Mapping[str, float] | None:
+    def ask(self, *words: object, limit: float) -> Mapping[str, Any] | None:
         """An answer of the process; None, and its error is in the row, if there is none."""
         if self._worker is None:
             return None
         try:
-            return self._worker.ask(warm_up, calls, limit=max(limit, 1))
+            return self._worker.ask(*words, limit=max(limit, 1))
         except (RuntimeError, TimeoutError) as error:
             self.row["median_ms"] = f"failed: {error}"
             self._worker = None
@@ -92,26 +83,33 @@ class _Case:
 
 def measure(networks: Sequence[str]) -> list[dict[str, object]]:
     """A row for each network and backend; one that fails has its error in `median_ms`."""
-    cases = [_Case(network, short) for network in networks for short in _BACKENDS.value]
+    cases = [_Case(network, short) for network in networks for short in _BACKENDS.value
+             if short != PEER or CASES[network].network in HAVE]  # fmt: skip
     end = time.monotonic() + _READY.value
 
     def first_call(case: _Case) -> None:
-        answer = case.ask(1, 0, end - time.monotonic())
+        answer = case.ask(1, 0, limit=end - time.monotonic())
         if answer is not None:
             case.row["first_call_s"] = round(answer["warm_up_s"], 1)
 
     with ThreadPoolExecutor(len(cases)) as pool:
         list(pool.map(first_call, cases))
     for case in cases:
-        case.ask(_WARM_UP.value, 0, 60)
+        case.ask(_WARM_UP.value, 0, limit=60)
     for _ in range(_ROUNDS.value):
         for case in cases:
-            answer = case.ask(3, _CALLS.value, 60)
+            answer = case.ask(3, _CALLS.value, limit=60)
             if answer is not None:
                 case.times.append(answer["ms"])
                 case.row["result"] = f"{answer['result']:.6g}"
         if _PARTIAL.value:
             Path(_PARTIAL.value).write_text(json.dumps([{**case.row, "ms": case.times} for case in cases], indent=1))
+    if _KERNELS.value:
+        seen = Path(_KERNELS.value)
+        known = json.loads(seen.read_text()) if seen.exists() else {}
+        known |= {f"{case.row['network']}/{case.row['backend']}": case.ask(2, PROFILED, "profile", limit=60)
+                  for case in cases if case.row["backend"] != PEER}
+        seen.write_text(json.dumps(known))
     return [case.finish() for case in cases]
 
 

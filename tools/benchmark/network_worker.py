@@ -1,5 +1,6 @@
-"""A process with one network of images on one backend: `conv_worker.py NETWORK MODE BATCH POLICY BACKEND` answers "M N"
-with milliseconds of each of N calls after M that are not timed, and the last result."""
+"""A process with one network on one backend: `network_worker.py CASE BACKEND` answers "M N" with milliseconds of each
+of N calls after M that are not timed, and the last result; "M N profile" with what TensorFlow's profiler saw on the
+device in N calls after M."""
 
 from __future__ import annotations
 
@@ -8,25 +9,28 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tools.benchmark.kernel_counts import profiled
+from tools.benchmark.network_cases import CASES
 from tools.benchmark.workers import serve
 
 
-def start(name: str, mode: str, batch: str, policy: str, backend: str, size: str) -> Callable[..., dict[str, Any]]:
+def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     import keras
     import numpy as np
     import tensorflow as tf
 
-    from models.vision import build
+    from models import language, vision
 
+    name, mode, batch, policy, size = CASES[case]
     keras.utils.set_random_seed(0)
     keras.mixed_precision.set_global_policy(policy)
-    network = build(name, int(size))
-    wanted, *given = map(tf.constant, network.batch(int(batch)))
+    network = vision.build(name, size) if size else language.build(name)
+    wanted, *given = map(tf.constant, network.batch(batch))
     step = tf.function(network.train if mode == "train" else network.infer, autograph=False,
                        jit_compile=True if backend == "xla" else None)
     arguments = (wanted, *given) if mode == "train" else given
 
-    def answer(warm_up: str, calls: str) -> dict[str, Any]:
+    def answer(warm_up: str, calls: str, profile: str = "") -> dict[str, Any]:
         begin = time.perf_counter()
         result: Any = None
         for _ in range(int(warm_up)):
@@ -34,6 +38,8 @@ def start(name: str, mode: str, batch: str, policy: str, backend: str, size: str
         if result is not None:
             np.asarray(result)
         warm = time.perf_counter() - begin
+        if profile:
+            return profiled(lambda: np.asarray(step(*arguments)), int(calls))
         begin = time.perf_counter()
         for _ in range(int(calls)):
             result = step(*arguments)

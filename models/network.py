@@ -1,0 +1,44 @@
+"""A Keras model with what a step needs: an optimizer, a loss, batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network with its optimizer.
+
+    Attributes:
+        loss: of what it is asked for and what it answers.
+        draw: what is wanted, and what is given, of so many random examples.
+    """
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    loss: Callable[[Any, Any], Any]
+    draw: Callable[[np.random.Generator, int], tuple[Any, ...]]
+
+    def train(self, wanted: Any, *given: Any) -> Any:
+        """One step; the loss before it."""
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.loss(wanted, tf.cast(self._call(given, True), tf.float32)))
+        weights = self.model.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return loss
+
+    def infer(self, *given: Any) -> Any:
+        return self._call(given, False)
+
+    def batch(self, size: int, seed: int = 0) -> tuple[Any, ...]:
+        """What is wanted, and what is given, of so many random examples."""
+        return self.draw(np.random.default_rng(seed), size)
+
+    def _call(self, given: tuple[Any, ...], training: bool) -> Any:
+        return self.model(list(given) if len(given) > 1 else given[0], training=training)

@@ -1,0 +1,55 @@
+"""Networks that `tools.network_benchmark` times: what they are, how they run, in which types."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class NetworkCase(NamedTuple):
+    """A network of models/vision.py or models/language.py.
+
+    Attributes:
+        mode: train, infer.
+        policy: of element types, as Keras names it.
+        size: height and width of images; 0 is what the network has by itself.
+    """
+
+    network: str
+    mode: str
+    batch: int
+    policy: str = "mixed_bfloat16"
+    size: int = 224
+
+
+CASES = {
+    "resnet50_train": NetworkCase("ResNet50", "train", 32, "float32"),
+    "resnet50_infer": NetworkCase("ResNet50", "infer", 1, "float32"),
+    "resnet50_infer_32": NetworkCase("ResNet50", "infer", 32, "float32"),
+    "mobilenet_v3_large_train": NetworkCase("MobileNetV3Large", "train", 32, "float32"),
+    "mobilenet_v3_large_infer": NetworkCase("MobileNetV3Large", "infer", 1, "float32"),
+    "mobilenet_v3_large_infer_32": NetworkCase("MobileNetV3Large", "infer", 32, "float32"),
+    "efficientnet_b0_train": NetworkCase("EfficientNetB0", "train", 32, "float32"),
+    "efficientnet_b0_infer": NetworkCase("EfficientNetB0", "infer", 1, "float32"),
+    "densenet121_train": NetworkCase("DenseNet121", "train", 32, "float32"),
+    "densenet121_infer": NetworkCase("DenseNet121", "infer", 1, "float32"),
+    "convnext_tiny_train": NetworkCase("ConvNeXtTiny", "train", 16),
+    "convnext_tiny_infer": NetworkCase("ConvNeXtTiny", "infer", 1),
+    "convnext_tiny_infer_32": NetworkCase("ConvNeXtTiny", "infer", 32),
+    "unet_train": NetworkCase("UNet", "train", 16, size=64),
+    "unet_infer": NetworkCase("UNet", "infer", 1, size=64),
+    "gpt2_train": NetworkCase("GPT2", "train", 16, size=0),
+    "gpt2_train_f32": NetworkCase("GPT2", "train", 16, "float32", 0),
+    "gpt2_infer": NetworkCase("GPT2", "infer", 16, size=0),
+    "gpt2_infer_1": NetworkCase("GPT2", "infer", 1, "float32", 0),
+    "llama_train": NetworkCase("Llama", "train", 4, size=0),
+    "llama_infer": NetworkCase("Llama", "infer", 4, size=0),
+    "bert_train": NetworkCase("BERT", "train", 8, "mixed_float16", 0),
+    "bert_infer": NetworkCase("BERT", "infer", 8, "mixed_float16", 0),
+    "vit_train": NetworkCase("ViT", "train", 32, size=0),
+    "vit_infer": NetworkCase("ViT", "infer", 32, size=0),
+    "vit_infer_1": NetworkCase("ViT", "infer", 1, size=0),
+    "t5_train": NetworkCase("T5", "train", 8, size=0),
+    "t5_infer": NetworkCase("T5", "infer", 8, size=0),
+    "moe_train": NetworkCase("MoE", "train", 8, size=0),
+    "moe_infer": NetworkCase("MoE", "infer", 8, size=0),
+}

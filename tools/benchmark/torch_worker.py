@@ -1,0 +1,116 @@
+"""A process with one network in PyTorch, by Inductor with CUDA graphs: as network_worker.py, without TensorFlow.
+
+Networks of torchvision and transformers with random weights; the ways that PyTorch's own documents advise: channels
+last, TF32 for float32, autocast for halves, fused and capturable optimizers. They differ from Keras' in small things,
+such as biases and the norms' order.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tools.benchmark.network_cases import CASES
+from tools.benchmark.workers import serve
+
+VISION = {"ResNet50": "resnet50", "MobileNetV3Large": "mobilenet_v3_large", "EfficientNetB0": "efficientnet_b0",
+          "DenseNet121": "densenet121", "ConvNeXtTiny": "convnext_tiny", "ViT": "vit_b_16"}  # fmt: skip
+HAVE = (*VISION, "GPT2", "Llama", "BERT", "T5")
+
+
+def start(case: str) -> Callable[..., dict[str, Any]]:
+    import torch
+    from torch import nn
+
+    name, mode, batch, policy, _ = CASES[case]
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
+    model, given, wanted = _of_images(name, batch) if name in VISION else _of_words(name, batch)
+    model = model.cuda().train(mode == "train")
+    halves = {"float32": torch.float32, "mixed_bfloat16": torch.bfloat16, "mixed_float16": torch.float16}[policy]
+    weights = list(model.parameters())
+    if name in VISION and name != "ViT":
+        optimizer: Any = torch.optim.SGD(weights, 0.01, momentum=0.9, fused=True)
+    else:
+        optimizer = torch.optim.AdamW(weights, 1e-4, fused=True, capturable=True)
+    scaler = torch.amp.GradScaler(enabled=policy == "mixed_float16")
+
+    def answer_of(*inputs: Any) -> Any:
+        with torch.autocast("cuda", halves, enabled=halves != torch.float32):
+            out = model(*inputs)
+            return out if isinstance(out, torch.Tensor) else out.logits
+
+    def loss_of(*inputs: Any) -> Any:
+        logits = answer_of(*inputs)
+        return nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]), wanted.reshape(-1))
+
+    loss, infer = (torch.compile(f, mode="reduce-overhead") for f in (loss_of, answer_of))
+
+    def step() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()
+        if mode == "infer":
+            with torch.no_grad():
+                return infer(*given)
+        found = loss(*given)
+        scaler.scale(found).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        return found
+
+    def answer(warm_up: str, calls: str) -> dict[str, Any]:
+        begin = time.perf_counter()
+        for _ in range(int(warm_up)):
+            step()
+        torch.cuda.synchronize()
+        warm = time.perf_counter() - begin
+        begin = time.perf_counter()
+        result = torch.zeros(())
+        for _ in range(int(calls)):
+            result = step()
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - begin
+        value = float(result.detach().double().square().mean().sqrt()) if int(calls) else 0.0
+        return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm, "result": value}
+
+    return answer
+
+
+def _of_images(name: str, batch: int) -> tuple[Any, tuple[Any, ...], Any]:
+    import torch
+    import torchvision
+
+    image = torch.randn(batch, 3, 224, 224, device="cuda")
+    model = getattr(torchvision.models, VISION[name])(weights=None)
+    if name != "ViT":
+        model, image = (x.to(memory_format=torch.channels_last) for x in (model, image))
+    return model, (image,), torch.randint(0, 1000, (batch,), device="cuda")
+
+
+def _of_words(name: str, batch: int) -> tuple[Any, tuple[Any, ...], Any]:
+    """With the sizes of models/language.py, which this process cannot import."""
+    import torch
+    import transformers as hf
+
+    make, length, config = {
+        "GPT2": (hf.GPT2LMHeadModel, 256, hf.GPT2Config(use_cache=False, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
+        "Llama": (hf.LlamaForCausalLM, 512, hf.LlamaConfig(
+            vocab_size=32000, hidden_size=1024, intermediate_size=2730, num_hidden_layers=8, num_attention_heads=16,
+            num_key_value_heads=8, use_cache=False)),
+        "BERT": (hf.BertForMaskedLM, 256, hf.BertConfig()),
+        "T5": (hf.T5ForConditionalGeneration, 256, hf.T5Config(
+            vocab_size=32128, d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, use_cache=False,
+            dropout_rate=0)),
+    }[name]  # fmt: skip
+    text = torch.randint(0, config.vocab_size, (batch, length + 1), device="cuda")
+    given = (text[:, :-1].contiguous(),)
+    if name == "T5":
+        given = (given[0], None, given[0])
+    return make(config), given, text[:, 1:].contiguous()
+
+
+if __name__ == "__main__":
+    serve(lambda: start(*sys.argv[1:]))
