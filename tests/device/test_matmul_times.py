@@ -56,9 +56,37 @@ def test_half_types_share_times() -> None:
 
 
 def test_on_a_gpu_few_rows_say_nothing_of_many() -> None:
-    document = H200.profile.document() | {"matmuls": {"float32": TIMES.document()}}
+    document = H200.profile.document() | {"matmuls": {"float32": TIMES.document()}, "matmul_rates": {}}
     profile = parse_profile(document)
     assert profile.matmul_us("float32", (1, 1024, 64, 4096)) == TIMES.at((1, 1024, 64, 4096))
     assert profile.matmul_us("float32", (1, 4096, 64, 1024)) == TIMES.at((1, 1024, 64, 4096))
     assert profile.matmul_us("float32", (1, 4096, 64, 1025)) is None
     assert parse_profile(document | {"target": "cpu"}).matmul_us("float32", (1, 4096, 64, 1025)) is not None
+
+
+def test_large_matmuls_take_what_their_rows_allow() -> None:
+    rates = {"float16": {"2": 1e4, "8": 2e4, "16": 4e4}}
+    profile = parse_profile(H200.profile.document() | {"matmul_rates": rates})
+    sizes = (1, 4096, 4096, 4096)
+    aligned, half, odd = (profile.matmul_us("bfloat16", sizes, row) for row in (16, 8, 2))
+    assert aligned is not None
+    assert half is not None
+    assert odd is not None
+    launch = profile.launch_us
+    assert aligned - launch > 4096**3 / 4e4 * 1e-3
+    assert half - launch == pytest.approx(2 * (aligned - launch))
+    assert odd - launch == pytest.approx(4 * (aligned - launch))
+    assert profile.matmul_us("bfloat16", sizes, 4) == odd, "what was not measured is no faster"
+
+
+def test_many_small_matmuls_take_what_their_bytes_do() -> None:
+    batch, m, k, n = sizes = 384, 196, 64, 200
+    found = H200.profile.matmul_us("bfloat16", sizes)
+    assert found is not None
+    assert found * 1e3 > 2 * batch * (m * k + k * n + m * n) / max(rate for _, rate in H200.profile.bandwidth)
+
+
+@pytest.mark.parametrize("wrong", [{"float16": {"3": 1}}, {"float16": {"16": -1}}, {"float16": {"16": "fast"}}])
+def test_bad_rates(wrong: dict[str, dict[str, float]]) -> None:
+    with pytest.raises(ProfileError, match="matmul_rates"):
+        parse_profile(H200.profile.document() | {"matmul_rates": wrong})

@@ -17,8 +17,11 @@ from tf_stitch.atomic_file import read_verified, write_atomically, write_verifie
 from tf_stitch.device.matmul_times import MatmulTimes, Sizes, parse_matmuls
 from tf_stitch.errors import DamagedFileError, ProfileError
 
-VERSION = 3
+VERSION = 4
 """Of the file format, and in the name of a user's own profile: one of another version is not read."""
+
+MOST_ROW_BYTES = 16
+"""Multiples of more make no matmul faster."""
 
 Curve: TypeAlias = tuple[tuple[float, float], ...]
 """(x, y) points, x ascending; between them y follows a straight line over log x."""
@@ -45,12 +48,15 @@ class DeviceProfile:
         shared_bytes: shared memory one block may use; 0 on a CPU.
         wave_us: GPU: blocks that take the place of others, all at once, beyond what their loads wait. 0 on a CPU.
         rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
-            float32" in loops that are not).
+            float32" in loops that are not). Those of bfloat16 are functions that are exact enough for halves, on a
+            GPU; what it lacks takes what float32 does.
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
         barrier: blocks -> microseconds in which all of them wait for each other. GPU only.
         matmuls: element type -> times of matmuls by the library, among others like them (float32: with TF32
             as TensorFlow has it by default). Without any, library calls are estimated; on a GPU those of more rows
-            than were measured are, too.
+            than were measured take what `matmul_rates` says.
+        matmul_rates: element type -> bytes (2 to 16) of which the rows of all matrices begin at multiples -> 10^9
+            multiplications, and as many additions, a second of a large matmul by the library. GPU only.
         made: hardware, versions, date, command.
     """
 
@@ -72,6 +78,7 @@ class DeviceProfile:
     loop_us: float
     barrier: Curve
     matmuls: tuple[tuple[str, MatmulTimes], ...]
+    matmul_rates: tuple[tuple[str, tuple[tuple[int, float], ...]], ...] = ()
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -83,19 +90,40 @@ class DeviceProfile:
         """10^9 ops a second; one that was not measured takes `cost` times as long as an addition."""
         tables = self._tables
         scalar = tables.get("scalar float32") if dtype.startswith("scalar ") else None
+        if dtype == "bfloat16":
+            return tables.get(dtype, {}).get(op) or self.rate("float32", op, cost)
         table = tables.get(dtype) or scalar or tables["float32"]
         return table.get(op) or table["add"] / max(cost, 1)
 
-    def matmul_us(self, dtype: str, sizes: Sizes) -> float | None:
+    def matmul_us(self, dtype: str, sizes: Sizes, row_bytes: int = MOST_ROW_BYTES) -> float | None:
         """Microseconds of `batch` matmuls [m, k] x [k, n]; None if none of that element type, or on a GPU of so many
-        rows, were measured. bfloat16 takes as long as float16 unless it was measured by itself."""
+        rows, were measured. bfloat16 takes as long as float16 unless it was measured by itself.
+
+        Args:
+            row_bytes: a power of two of which the rows of all matrices begin at multiples.
+        """
         times = self._matmul_times.get(dtype) or self._matmul_times.get("float16" if dtype == "bfloat16" else dtype)
         if times is None:
             return None
         batch, m, k, n = sizes
         if self.target == "cuda" and m > times.most_rows:
-            return times.at((batch, n, k, m)) if n <= times.most_rows else None  # the transposed matmul
+            if n > times.most_rows:
+                return self._large_matmul_us(dtype, sizes, row_bytes)
+            return times.at((batch, n, k, m))  # the transposed matmul
         return times.at(sizes)
+
+    def _large_matmul_us(self, dtype: str, sizes: Sizes, row_bytes: int) -> float | None:
+        """By the rate of tensor cores, or by the bytes."""
+        rates = dict(self.matmul_rates)
+        known = dict(rates.get(dtype) or rates.get("float16" if dtype == "bfloat16" else dtype) or ())
+        if not known:
+            return None
+        batch, m, k, n = sizes
+        moved = batch * (m * k + k * n + m * n) * (4 if dtype == "float32" else 2)
+        computing, moving = batch * m * k * n / known[max(known)], moved / interpolate(self.bandwidth, moved)
+        aligned = max(computing, moving) + min(computing, moving) / 2  # a tile's first bytes and last results wait
+        rate = known[max((row for row in known if row <= row_bytes), default=min(known))]
+        return self.launch_us + 1e-3 * aligned * known[max(known)] / rate
 
     @cached_property
     def _matmul_times(self) -> dict[str, MatmulTimes]:
@@ -110,7 +138,9 @@ class DeviceProfile:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         rates = {dtype: dict(ops) for dtype, ops in self.rates}
         matmuls = {dtype: times.document() for dtype, times in self.matmuls}
-        return {"version": VERSION, **values, "rates": rates, "matmuls": matmuls, "made": dict(self.made)}
+        large = {dtype: {str(row): rate for row, rate in known} for dtype, known in self.matmul_rates}
+        return {"version": VERSION, **values, "rates": rates, "matmuls": matmuls, "matmul_rates": large,
+                "made": dict(self.made)}
 
 
 def interpolate(curve: Curve, x: float) -> float:
@@ -163,6 +193,9 @@ def _field(name: str, value: Any) -> Any:
                          for dtype, ops in sorted(value.items()))
     elif name == "matmuls":
         return parse_matmuls(value)
+    elif name == "matmul_rates":
+        return tuple((dtype, tuple(sorted((_row_bytes(row), _number(name, rate)) for row, rate in known.items())))
+                     for dtype, known in sorted(value.items()))
     elif name in ("bandwidth", "latency", "gather", "reduction", "barrier"):
         return _curve(name, value)
     elif name in ("processors", "cache_bytes", "shared_bytes"):
@@ -170,6 +203,12 @@ def _field(name: str, value: Any) -> Any:
     else:
         return _number(name, value, zero=name in _MAY_BE_ZERO)
     raise ProfileError(f"{name} of a device profile is {value!r}")
+
+
+def _row_bytes(text: str) -> int:
+    if text not in ("2", "4", "8", "16"):
+        raise ProfileError(f"matmul_rates of a device profile are for rows at multiples of {text!r} bytes")
+    return int(text)
 
 
 def _curve(name: str, value: Any) -> Curve:

@@ -219,7 +219,14 @@ class GemmLibrary(Library):
 
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
         *batch, m, n = (int(d) for d in root.type.dims)
-        return profile.matmul_us(root.type.dtype.value, (math.prod(batch), m, int(terms_of(root)), n))
+        sizes = math.prod(batch), m, int(terms_of(root)), n
+        return profile.matmul_us(root.type.dtype.value, sizes, _row_bytes(root))
+
+
+def _row_bytes(matmul: Node) -> int:
+    """The largest power of two, of 16 at most, of which all rows of a static matmul begin at multiples."""
+    columns = [int(x.type.dims[-1]) for x in (*matmul.operands, matmul)]
+    return math.gcd(16, *(n * matmul.type.dtype.size for n in columns))
 
 
 GEMM = GemmLibrary()

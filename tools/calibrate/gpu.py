@@ -21,6 +21,7 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tools.calibrate.few_rows import few_rows
 from tools.calibrate.kernels import program_of
+from tools.calibrate.large_matmuls import matmul_rates
 from tools.calibrate.measure import ODD_ELEMENTS, PLANS, common, reductions, wave_us
 
 _CHASE = r"""
@@ -63,6 +64,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     values["wave_us"] = wave_us(timer, device.processors, values["launch_us"], near)
     values["barrier"] = _barriers(device, cache)
     values["matmuls"] = few_rows()
+    values["matmul_rates"] = matmul_rates()
     values["cache_bytes"] = int(properties["l2CacheSize"])
     values["shared_bytes"] = device.shared_bytes
     made = {"gpu": device.name, "processors": device.processors, "compute_capability": device.architecture,
