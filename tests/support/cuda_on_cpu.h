@@ -28,6 +28,10 @@ typedef unsigned long long uint64_t;
 constexpr int TFS_SHARED_ROOM = 1 << 18;
 alignas(16) thread_local unsigned char tfs_shared[TFS_SHARED_ROOM];
 
+#define __expf(x) expf(x)
+#define __fdividef(x, y) ((x) / (y))
+#define __fmaf_rn(x, y, z) fmaf(x, y, z)
+
 template <class To, class From> inline To tfs_same_bits(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;

@@ -22,8 +22,8 @@ from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 
 Lines = Iterator[str]
 
-_COMBINE = {OpKind.SUM: "{0} + {1}", OpKind.PROD: "{0} * {1}", OpKind.MAX: "tfs_max({0}, {1})",
-            OpKind.MIN: "tfs_min({0}, {1})", OpKind.ANY: "{0} | {1}", OpKind.ALL: "{0} & {1}"}
+_COMBINE = {OpKind.SUM: "{0} + {1}", OpKind.PROD: "{0} * {1}", OpKind.MAX: "tfs_max_of({0}, {1})",
+            OpKind.MIN: "tfs_min_of({0}, {1})", OpKind.ANY: "{0} | {1}", OpKind.ALL: "{0} & {1}"}
 _COMBINE_INTEGER = {**_COMBINE, OpKind.SUM: "tfs_add({0}, {1})", OpKind.PROD: "tfs_mul({0}, {1})"}
 
 # Where a type is missing the op has no meaning for it. {f}: "f" for float32, "" for float64.
@@ -75,6 +75,8 @@ class CFamily(ABC):
         DType.U64: "uint64_t", DType.BOOL: "int"}
     storage: ClassVar[Mapping[DType, str]] = {  # types in memory
         **types, DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
+    halves: ClassVar[Mapping[OpKind, str]] = {}
+    """Functions of a float32 that are exact enough for halves, and faster."""
     index_type: str
     rules: ClassVar[ByType[Lines]] = ByType("the C family")
     """How statements of a type are rendered. A target's table has these, and those that it alone has."""
@@ -257,7 +259,8 @@ class CFamily(ABC):
         if expr.kind is OpKind.RANDOM_BITS and isinstance(expr.args[0], k.FromIndex):
             return self._random_bits(expr.args[0].index, args[1:])
         dtype = expr.args[0].dtype.compute
-        template = _ANY_TYPE.get(expr.kind) or (_FLOAT if dtype.is_float else _INTEGER).get(expr.kind)
+        template = self.halves.get(expr.kind) if expr.half else None
+        template = template or _ANY_TYPE.get(expr.kind) or (_FLOAT if dtype.is_float else _INTEGER).get(expr.kind)
         if template is None:
             raise VerifyError(f"no intrinsic for {expr.kind.value} on {dtype.value}")
         return template.format(*args, f="f" if dtype is DType.F32 else "", one=self.literal(1, dtype))

@@ -17,6 +17,8 @@ static inline int32_t tfs_bits_of(float f) { int32_t i; memcpy(&i, &f, 4); retur
 
 // NaN in either operand gives NaN, as TensorFlow's Maximum and Max do.
 #define tfs_max(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define tfs_max_of(a, b) tfs_max(a, b)
+#define tfs_min_of(a, b) tfs_min(a, b)
 #define tfs_min(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
 // exp(x) is the result times 2^n; the low bits of *n are those of n + bias: floats of the size of 1.5 * 2^23 have no

@@ -58,6 +58,8 @@ def _alone(buffer: k.Buffer) -> str:
 
 
 class CudaKernel(CFamily):
+    halves = {kind: f"tfs_{kind.value}_half({{0}})" for kind in  # noqa: RUF012  (a ClassVar of CFamily)
+              (OpKind.EXP, OpKind.SIGMOID, OpKind.ERFC)}
     rules = ByType("CUDA", CFamily.rules)
 
     def __init__(self, program: k.Program, sizes: Mapping[Atom, str] | None = None) -> None:

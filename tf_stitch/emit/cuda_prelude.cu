@@ -118,6 +118,21 @@ template <int Pending> __device__ __forceinline__ void tfs_await_async_copies() 
 // NaN in either operand gives NaN, as TensorFlow's Maximum and Max do.
 template <class T> __device__ __forceinline__ T tfs_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> __device__ __forceinline__ T tfs_min(T a, T b) { return a < b || a != a ? a : b; }
+// The same for reductions, where nobody can tell which of two zeros was first: one instruction.
+template <class T> __device__ __forceinline__ T tfs_max_of(T a, T b) { return tfs_max(a, b); }
+template <class T> __device__ __forceinline__ T tfs_min_of(T a, T b) { return tfs_min(a, b); }
+#if __CUDA_ARCH__ >= 800 && !defined(TFS_WITHOUT_PTX)
+__device__ __forceinline__ float tfs_max_of(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ __forceinline__ float tfs_min_of(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+#endif
 
 // ptxas 12.9 and 13.0 give a wrong maximum or minimum of three 32-bit integers that are negated in the same expression
 // (sm_90: max(max(a, -b), -c)). So 32-bit integers are compared as biased unsigned numbers, and negated in two steps.
@@ -143,6 +158,21 @@ TFS_WRAPPING(tfs_add, +) TFS_WRAPPING(tfs_sub, -) TFS_WRAPPING(tfs_mul, *)
   __device__ __forceinline__ float tfs_##name##f(float x) { return name##f(x); } \
   __device__ __forceinline__ double tfs_##name(double x) { return name(x); }
 TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(erfc) TFS_UNARY(rsqrt)
+// Functions for results that are rounded to halves: relative errors below 2^-16, a sixteenth of float16's spacing.
+__device__ __forceinline__ float tfs_exp_half(float x) { return __expf(x); }
+__device__ __forceinline__ float tfs_sigmoid_half(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+// exp(-x*x) * P(t), t = 1 / (1 + 0.44 |x|); P is our fit of erfcx on [0, 12], relative error 5.2e-6.
+__device__ __forceinline__ float tfs_erfc_half(float x) {
+  const float z = fabsf(x), t = __fdividef(1.0f, __fmaf_rn(0.44f, z, 1.0f));
+  float p = -0.146104723f;
+  p = __fmaf_rn(p, t, 0.35065016f);
+  p = __fmaf_rn(p, t, 0.0407333068f);
+  p = __fmaf_rn(p, t, 0.263585317f);
+  p = __fmaf_rn(p, t, 0.242569789f);
+  p = __fmaf_rn(p, t, 0.248560995f);
+  const float tail = z > 14.0f ? 0.0f : __expf(-z * z) * (p * t);
+  return x < 0.0f ? 2.0f - tail : tail;
+}
 __device__ __forceinline__ float tfs_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ double tfs_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 __device__ __forceinline__ float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : fabsf(x)); }
@@ -196,8 +226,8 @@ template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; }
 
 struct tfs_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_add(a, b); } };
 struct tfs_prod { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_mul(a, b); } };
-struct tfs_maximum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_max(a, b); } };
-struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_min(a, b); } };
+struct tfs_maximum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_max_of(a, b); } };
+struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_min_of(a, b); } };
 struct tfs_any { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
 struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a & b; } };
 

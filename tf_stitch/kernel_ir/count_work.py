@@ -295,7 +295,8 @@ class _Counter:
         if isinstance(expr, k.Apply):
             for a in expr.args:
                 self._expression(a, times, simd, serial)
-            self._op(expr.args[0].dtype if expr.args else expr.dtype, expr.kind, times, simd)
+            dtype = (expr.args[0].dtype if expr.args else expr.dtype).compute
+            self._op(DType.BF16 if expr.half else dtype, expr.kind, times, simd)
         elif isinstance(expr, k.Load):
             self._access(expr.buffer, expr.index, times, 1, simd, serial, False)
         elif isinstance(expr, k.Element):
@@ -305,7 +306,7 @@ class _Counter:
             self._op(DType.I32, OpKind.LESS, times, simd)
 
     def _op(self, dtype: DType, kind: OpKind, times: float, simd: Var | None) -> None:
-        ops, op = self.work.scalar if simd is None else self.work.vector, (dtype.compute, kind)
+        ops, op = self.work.scalar if simd is None else self.work.vector, (dtype, kind)
         ops[op] = ops.get(op, 0.0) + times
 
     def _index(self, index: Index, times: float, simd: Var | None) -> None:

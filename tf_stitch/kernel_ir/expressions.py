@@ -63,11 +63,16 @@ class InRange:
 @dataclass(frozen=True)
 class Apply:
     """An elementwise op on operands of its operand type; CAST converts args[0] to dtype. Halves compute in float32: a
-    CAST to one rounds to what is one, and leaves it there."""
+    CAST to one rounds to what is one, and leaves it there.
+
+    Attributes:
+        half: the result stands for a half, so that a function will do that is exact to its bits and a few more.
+    """
 
     kind: OpKind
     args: tuple[Expr, ...]
     dtype: DType
+    half: bool = False
 
 
 Expr: TypeAlias = Literal | Local | FromIndex | Load | Element | InRange | Apply

@@ -109,7 +109,7 @@ class Evaluator:
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
             # be but a rounding away. Who makes a half of a number, and a number of that, wants the rounding.
             args = tuple(_rounded(arg, o.type.dtype) for arg, o in zip(args, node.operands, strict=True))
-        return k.Apply(node.kind, args, node.type.dtype.compute)
+        return k.Apply(node.kind, args, node.type.dtype.compute, node.type.dtype.compute is not node.type.dtype)
 
     def _constant(self, node: Node, index: MultiIndex) -> k.Expr:
         value = cast(oa.ConstantAttrs, node.attrs).value
@@ -164,6 +164,13 @@ class Evaluator:
             choices = (self.out.let(condition), self.value(x, tuple(source)), self.value(fill, ()))
             return k.Apply(OpKind.SELECT, choices, node.type.dtype.compute)
         return self._choose(condition, node.type.dtype.compute, self._later(x, tuple(source)), self._later(fill, ()))
+
+    def _windows(self, node: Node, index: MultiIndex) -> k.Expr:
+        a = cast(oa.WindowsAttrs, node.attrs)
+        n, p, q, r, s, c = index
+        row, column = (window * stride + place * dilation for window, place, stride, dilation
+                       in zip((p, q), (r, s), a.strides, a.dilations, strict=True))
+        return self.value(node.operands[0], (n, row, column, c))
 
     def _nearest(self, index: Index, dim: int) -> Index:
         """The nearest index inside."""
@@ -242,6 +249,7 @@ _HANDLERS = {
     OpKind.TRANSPOSE: Evaluator._transpose,
     OpKind.SLICE: Evaluator._slice,
     OpKind.PAD: Evaluator._pad,
+    OpKind.WINDOWS: Evaluator._windows,
     OpKind.CONCAT: Evaluator._concat,
     OpKind.GATHER: Evaluator._gather,
 }
