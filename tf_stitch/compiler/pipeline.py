@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
@@ -105,7 +106,8 @@ class CompiledRegion:
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
     """Tensor passes of the device's target, in order."""
     times = PatternCompiler(device, aligned, LARGE)
-    options = PassOptions(reuse, partial(matmuls_to_sum, times=times), partial(attention_copies, times=times))
+    options = PassOptions(reuse, partial(matmuls_to_sum, times=times), partial(matmuls_to_pad, times=times),
+                          partial(attention_copies, times=times))
     return target_of(device).passes(device, options)
 
 

@@ -31,13 +31,12 @@ from tf_stitch.families.row.lower import RowLowering
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.reductions import keeps_last_axis
+from tf_stitch.ir.reductions import initial, keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.prefetch import RowPrefetch, Turns
-from tf_stitch.lowering.reduce import initial
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import row_outputs, split_phases, values_to_stage

@@ -81,6 +81,9 @@ class Builder:
     def pad(self, x: Node, value: Node, low: Sequence[int], high: Sequence[int]) -> Node:
         return make_node(OpKind.PAD, (x, value), oa.PadAttrs(tuple(low), tuple(high)), self.loc)
 
+    def windows(self, x: Node, attrs: oa.WindowsAttrs) -> Node:
+        return make_node(OpKind.WINDOWS, (x,), attrs, self.loc)
+
     def concat(self, xs: Sequence[Node], axis: int) -> Node:
         return xs[0] if len(xs) == 1 else make_node(OpKind.CONCAT, xs, oa.AxisAttrs(axis), self.loc)
 

@@ -118,6 +118,12 @@ def pad(attrs: oa.PadAttrs, x: Array, value: Array) -> Array:
     return out
 
 
+def windows(attrs: oa.WindowsAttrs, x: Array) -> Array:
+    h, w = (np.arange(count)[:, None] * stride + np.arange(extent) * dilation for count, extent, stride, dilation
+            in zip(attrs.counts, attrs.extents, attrs.strides, attrs.dilations, strict=True))
+    return x[:, h[:, None, :, None], w[None, :, None, :]]
+
+
 def gather(attrs: oa.Attrs, params: Array, indices: Array) -> Array:
     """params[indices]; an index outside is an error, as in TensorFlow's CPU kernel."""
     if indices.size and (indices.min() < 0 or indices.max() >= params.shape[0]):

@@ -120,6 +120,21 @@ class PadAttrs(Attrs):
 
 
 @dataclass(frozen=True)
+class WindowsAttrs(Attrs):
+    """Windows of images [n, h, w, c]: [n, p, q, r, s, c] has what p q windows of r s elements see.
+
+    Attributes:
+        counts, extents: windows along height and width, and elements of each.
+        strides, dilations: elements from one window to the next, and between neighbours of a window.
+    """
+
+    counts: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class AxisAttrs(Attrs):
     """Axis of concat."""
 

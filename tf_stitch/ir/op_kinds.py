@@ -82,6 +82,7 @@ class OpKind(Enum):
     TRANSPOSE = "transpose"
     SLICE = "slice"
     PAD = "pad"
+    WINDOWS = "windows"
     CONCAT = "concat"
     GATHER = "gather"
     # reductions

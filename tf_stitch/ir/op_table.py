@@ -127,6 +127,7 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.TRANSPOSE: _movement(1, oa.TransposeAttrs, rule.transpose, lambda a, x: np.transpose(x, a.perm), 6),
     _K.SLICE: _movement(1, oa.SliceAttrs, rule.slice_, ref.slice_),
     _K.PAD: _movement(2, oa.PadAttrs, rule.pad, ref.pad),
+    _K.WINDOWS: _movement(1, oa.WindowsAttrs, rule.seen, ref.windows),
     _K.CONCAT: _movement(-1, oa.AxisAttrs, rule.concat, lambda a, *xs: np.concatenate(xs, a.axis)),
     _K.GATHER: _movement(2, oa.Attrs, rule.gather, ref.gather, 6),
     _K.SUM: _reduction(rule.reduction, ref.reduce(np.add)),

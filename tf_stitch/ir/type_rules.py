@@ -163,6 +163,18 @@ def pad(types: Types, attrs: oa.Attrs) -> TensorType:
     return TensorType(types[0].dtype, tuple(dims))
 
 
+def seen(types: Types, attrs: oa.Attrs) -> TensorType:
+    a = cast(oa.WindowsAttrs, attrs)
+    _require(types[0].rank == 4 and types[0].is_static, "windows are of static images [n, h, w, c]")
+    n, *size, c = types[0].dims
+    axes = (a.counts, a.extents, a.strides, a.dilations)
+    _require(all(len(x) == 2 and min(x) > 0 for x in axes), "windows attributes miss an axis")
+    for dim, count, extent, stride, dilation in zip(size, *axes, strict=True):
+        last = (count - 1) * stride + (extent - 1) * dilation
+        _require(last < dim, f"a window reaches element {last} of an axis of {dim}")
+    return TensorType(types[0].dtype, (n, *a.counts, *a.extents, c))
+
+
 def concat(types: Types, attrs: oa.Attrs) -> TensorType:
     axis = cast(oa.AxisAttrs, attrs).axis
     shape = list(types[0].shape)

@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.numpy_reference import lowest
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.reductions import ARG_KINDS, initial
 from tf_stitch.kernel_ir import nodes as k
-
-ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
-
-
-def initial(node: Node) -> float | int | bool:
-    """The value a reduction starts from."""
-    kind, dtype = node.kind, node.operands[0].type.dtype.compute
-    if kind in (OpKind.MAX, OpKind.MIN, *ARG_KINDS):
-        value: float | int = lowest(dtype.numpy, kind in (OpKind.MAX, OpKind.ARGMAX))
-        return int(value) if dtype.is_integer else float(value)
-    return {OpKind.SUM: 0, OpKind.PROD: 1, OpKind.ANY: False, OpKind.ALL: True}.get(kind, 0)
 
 
 def accumulator(node: Node, name: str, note: str) -> list[k.Stmt]:

@@ -26,13 +26,17 @@ from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
 from tf_stitch.transforms.convolutions_to_matmuls import ConvolutionsToMatmuls
 from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
+from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
 from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.transforms.pad_matmuls import PadMatmuls
 from tf_stitch.transforms.private_copies import PrivateCopies
 from tf_stitch.transforms.recompute import Recompute
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.transposed_results import TransposedResults
+from tf_stitch.transforms.widen_rows import WidenRows
 
 _UNIT = 48_000
 """Characters of source, which NVRTC compiles in some 0.4 s; what a unit itself costs is 0.04 s."""
@@ -43,6 +47,8 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
     return (
         *SIMPLIFYING,
         ConvolutionsToMatmuls(),  # before matmuls are fused
+        DepthwiseToSums(),  # before sums are split
+        TransposedResults(),
         FoldBatchIntoK(),  # before sums of columns are split
         FuseSummedMatmuls(),
         _SPLITTING.two_stages(device, options.reuse),
@@ -53,6 +59,8 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         PrivateCopies(options.for_gradients),  # from here on no equal nodes become one
+        PadMatmuls(options.to_pad),  # after all that looks for matmuls and what is around them
+        WidenRows(),
         Recompute(is_large),
         CopyOutputs(),  # each would be a copy in the queue
     )

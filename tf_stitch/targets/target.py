@@ -31,11 +31,13 @@ class PassOptions:
 
     Attributes:
         to_sum: matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
+        to_pad: matmuls of a graph that a library is faster with on zeros added to their rows.
         for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
     """
 
     reuse: Reuse
     to_sum: Callable[[TensorGraph], set[Node]]
+    to_pad: Callable[[TensorGraph], set[Node]]
     for_gradients: Callable[[TensorGraph], Sequence[Copies]]
 
 

@@ -14,13 +14,13 @@ from tf_stitch.families.column.propose import column_outputs
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.reductions import initial
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.schedule.kernel_schedule import KernelSchedule

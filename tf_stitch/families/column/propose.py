@@ -27,6 +27,8 @@ NARROW, NARROWEST = 8, 4
 FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
 """Of a processor; of one that has so few, a thread loads up to so many rows together, and a block has more threads
 where each would take more rows."""
+SHORT, MANY_BLOCKS = 128, 4
+"""Rows that a thread reduces alone where there are so many blocks for a processor."""
 MOST_TOGETHER, LEAST_TOGETHER = 64, 4
 """Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
 3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
@@ -105,6 +107,8 @@ def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadM
         across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
     threads = GPU_THREADS
     if not isinstance(length, SymbolicDim) and not isinstance(inner, SymbolicDim):
+        if length <= SHORT and blocks(GPU_THREADS) >= MANY_BLOCKS * device.processors and inner >= GPU_THREADS * vector:
+            across = GPU_THREADS  # each thread reduces columns of its own, and none waits for another
         if across == NARROW and blocks(across) < device.processors // 4 and length >= threads // NARROWEST:
             across = NARROWEST
         if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):

@@ -15,11 +15,11 @@ from typing import TypeAlias
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.reductions import initial
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.buffers import BufferTable
-from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import first_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule

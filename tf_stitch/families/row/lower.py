@@ -14,6 +14,7 @@ from tf_stitch.families.row.passes import Accesses, RowPasses
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.reductions import ARG_KINDS, initial
 from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
@@ -22,7 +23,7 @@ from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_clusters, in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.prefetch import RowPrefetch, Turns
-from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
+from tf_stitch.lowering.reduce import accumulator
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_values
 from tf_stitch.schedule.kernel_schedule import KernelSchedule

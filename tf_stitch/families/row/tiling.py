@@ -12,8 +12,8 @@ from tf_stitch.families.row.on_chip_rows import with_room
 from tf_stitch.families.row.propose import LEAST_TURNS, REGISTER_ELEMENTS, TURN_BLOCKS, TURN_THREADS
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.reductions import ARG_KINDS
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.lowering.reduce import ARG_KINDS
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import prefetched_values, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
