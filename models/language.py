@@ -62,8 +62,8 @@ def build(name: str, config: Config | None = None) -> Network:
     def draw(random: np.random.Generator, size: int) -> tuple[Any, ...]:
         if name == "ViT":
             image = random.standard_normal((size, config.length, config.length, 3)).astype(np.float32)
-            return random.integers(0, config.vocabulary, size).astype(np.int32), image
-        text = random.integers(0, config.vocabulary, (size, config.length + 1)).astype(np.int32)
+            return random.integers(0, config.vocabulary, size), image
+        text = random.integers(0, config.vocabulary, (size, config.length + 1))
         return text[:, 1:], *[text[:, :-1]] * len(model.inputs)
 
     return Network(model, optimizer, _cross_entropy, draw)
@@ -108,7 +108,7 @@ def _encoder_layer(x: Any, config: Config, causal: bool) -> Any:
 
 def _gpt2(config: Config) -> keras.Model:
     """Radford et al., 2019."""
-    text = keras.Input((config.length,), dtype="int32")
+    text = keras.Input((config.length,), dtype="int64")
     words = _embedding(config)
     x = Places()(words(text))
     for _ in range(config.layers):
@@ -129,7 +129,7 @@ def _vit(config: Config) -> keras.Model:
 
 def _bert(config: Config) -> keras.Model:
     """Devlin et al., 2018: norms behind what is added; the words that were masked are to be found."""
-    text = keras.Input((config.length,), dtype="int32")
+    text = keras.Input((config.length,), dtype="int64")
     words = _embedding(config)
     x = layers.Dropout(0.1)(layers.LayerNormalization(epsilon=1e-6)(Places()(words(text))))
     for _ in range(config.layers):
@@ -169,7 +169,7 @@ class RotaryAttention(layers.Layer):
 
 def _llama(config: Config) -> keras.Model:
     """Touvron et al., 2023."""
-    text = keras.Input((config.length,), dtype="int32")
+    text = keras.Input((config.length,), dtype="int64")
     x = _embedding(config)(text)
     hidden = config.width * 8 // 3
     for _ in range(config.layers):
@@ -223,7 +223,7 @@ class RelativeBias(layers.Layer):
 
 def _t5(config: Config) -> keras.Model:
     """Raffel et al., 2019."""
-    text, target = (keras.Input((config.length,), dtype="int32") for _ in range(2))
+    text, target = (keras.Input((config.length,), dtype="int64") for _ in range(2))
     words = _embedding(config)
 
     def attended(x: Any, memory: Any = None, bias: Any = None) -> Any:
@@ -273,7 +273,7 @@ class Experts(layers.Layer):
 
 
 def _moe(config: Config) -> keras.Model:
-    text = keras.Input((config.length,), dtype="int32")
+    text = keras.Input((config.length,), dtype="int64")
     words = _embedding(config)
     x = Places()(words(text))
     for _ in range(config.layers):

@@ -54,6 +54,8 @@ class _Case:
         backend = PEER if short == PEER else BACKENDS[short]
         self.row: dict[str, object] = {"network": network, "backend": backend}
         self.times: list[float] = []
+        self.kernels: Mapping[str, Any] | None = None
+        self.launches: list[Any] = []
         # The first call waits for the kernels, as long as it takes.
         ours = {"TF_STITCH_SCOPE": _SCOPE.value, "TF_STITCH_FIRST_STEP_SECONDS": "600"}
         program, *arguments = ("torch_worker", network) if short == PEER else ("network_worker", network, backend)
@@ -77,7 +79,11 @@ class _Case:
             self.row |= {"median_ms": round(statistics.median(self.times), 3), "least_ms": round(min(self.times), 3),
                          "most_ms": round(max(self.times), 3)}
             print(*self._worker.said(), sep="\n", file=sys.stderr)
-            self.row |= _regions(self._worker)
+            report = self._worker.report()
+            if report is not None:
+                self.row |= _regions(report)
+                self.launches = [[k["build"], k["launch"], k["rule"], k["domain"], k["predicted_us"], k["bytes"],
+                                  k["nodes"][-3:]] for k in report["kernels"]]
         return self.row
 
 
@@ -105,18 +111,25 @@ def measure(networks: Sequence[str]) -> list[dict[str, object]]:
         if _PARTIAL.value:
             Path(_PARTIAL.value).write_text(json.dumps([{**case.row, "ms": case.times} for case in cases], indent=1))
     if _KERNELS.value:
-        seen = Path(_KERNELS.value)
-        known = json.loads(seen.read_text()) if seen.exists() else {}
-        known |= {f"{case.row['network']}/{case.row['backend']}": case.ask(2, PROFILED, "profile", limit=60)
-                  for case in cases if case.row["backend"] != PEER}
-        seen.write_text(json.dumps(known))
-    return [case.finish() for case in cases]
+        for case in cases:
+            if case.row["backend"] != PEER:
+                case.kernels = case.ask(2, PROFILED, "profile", limit=60)
+    rows = [case.finish() for case in cases]
+    if _KERNELS.value:
+        _add_kernels(cases, Path(_KERNELS.value))
+    return rows
 
 
-def _regions(worker: Worker) -> dict[str, object]:
-    report = worker.report()
-    if report is None:
-        return {}
+def _add_kernels(cases: Sequence[_Case], file: Path) -> None:
+    """What the device did, and of tf_stitch which launches are what: build, launch, family, domain, predicted
+    microseconds, bytes, some of the nodes."""
+    known = json.loads(file.read_text()) if file.exists() else {}
+    for case in cases:
+        known[f"{case.row['network']}/{case.row['backend']}"] = {**(case.kernels or {}), "launches": case.launches}
+    file.write_text(json.dumps(known))
+
+
+def _regions(report: Mapping[str, Any]) -> dict[str, object]:
     left_out: dict[str, int] = {}
     for graph in report["graphs"]:
         for reason, count in graph["left_out"].items():

@@ -33,11 +33,14 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         oa.CastAttrs: oa.CastAttrs(DType.F32), oa.ShapeAttrs: oa.ShapeAttrs((2, 6)),
         oa.ReduceAttrs: oa.ReduceAttrs((1,)),
         oa.TransposeAttrs: oa.TransposeAttrs((1, 0)), oa.SliceAttrs: oa.SliceAttrs((1, 0), (1, 2), (1, 3)),
-        oa.PadAttrs: oa.PadAttrs((1, 0), (0, 2)), oa.AxisAttrs: oa.AxisAttrs(1), oa.Attrs: oa.Attrs(),
+        oa.PadAttrs: oa.PadAttrs((1, 0), (0, 2)), oa.WindowsAttrs: oa.WindowsAttrs((2, 2), (2, 2), (1, 1), (1, 1)),
+        oa.AxisAttrs: oa.AxisAttrs(1), oa.Attrs: oa.Attrs(),
         oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.CumsumAttrs: oa.CumsumAttrs(False, False),
         oa.DotAttrs: oa.DotAttrs(False, True), oa.ScatterAttrs: oa.ScatterAttrs((4, 6), oa.Combine.SUM)}
     if kind is OpKind.PAD:
         operands = [x, B.constant(1, dtype)]
+    elif kind is OpKind.WINDOWS:
+        operands = [B.input("images:0", dtype, (2, 3, 3, 2))]
     elif kind is OpKind.GATHER:
         operands = [x, B.input("i:0", DType.I32, (3,))]
     elif kind is OpKind.SCATTER:

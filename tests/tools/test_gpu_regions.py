@@ -1,4 +1,4 @@
-"""Steps of small networks of images are one region each on an H200."""
+"""Steps of small networks of images, and of transformers, are one region each on an H200."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from models import language
 from models.unet import unet
 from models.vision import network as network_of
 from tools.benchmark.gpu_regions import counted, regions_of
@@ -48,4 +49,12 @@ def test_one_region(name: str, mode: str) -> None:
         given.insert(0, tf.TensorSpec((4, *model.output_shape[1:]), tf.float32))
     step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
     count = counted(regions_of(step.get_concrete_function(*given)))
+    assert (count.regions, dict(count.left_out)) == (1, {})
+
+
+@pytest.mark.parametrize("name", language.NAMES)
+def test_a_train_step_of_a_transformer(name: str) -> None:
+    network = language.build(name, language.SMALL[name])
+    given = [tf.TensorSpec((4, *x.shape[1:]), x.dtype) for x in network.batch(1)]
+    count = counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
     assert (count.regions, dict(count.left_out)) == (1, {})

@@ -30,9 +30,10 @@ AttentionKernel: TypeAlias = Attention | AttentionGradient
 def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = (),
                wanted: frozenset[Node] = frozenset(), libraries: Sequence[Library] = LIBRARIES) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
-    (a learning rate, a bias correction), reshapes beside matmuls, which read and write memory as it lies, and
-    transposes (of some libraries slices, too) that only matmuls read, at the distances of what lies in memory. So do
-    the kernels of attentions, which make masks that nobody else reads themselves. They belong to no pattern.
+    (a learning rate, a bias correction), windows, which repeat what memory holds, reshapes beside matmuls, which read
+    and write memory as it lies, and transposes (of some libraries slices, too) that only matmuls read, at the distances
+    of what lies in memory. So do the kernels of attentions, which make masks that nobody else reads themselves. They
+    belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
@@ -44,7 +45,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     users = users_of(nodes)
     for node in nodes:
         movable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
-        if node.kind in _INLINE_SOURCES or (movable and node.type.numel == 1
+        if node.kind in _INLINE_SOURCES or _is_of_windows(node) or (movable and node.type.numel == 1
                                             and all(o in free or _is_scalar_input(o) for o in node.operands)):
             free.add(node)
         if node.kind is OpKind.RESHAPE and view_of(node).category in CALLED:
@@ -56,6 +57,10 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     free |= views_for_matmuls(readers, nodes, users, lambda node: node in wanted and _is_memory(node), free)
     free |= _of_attentions(list(attentions), nodes, users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
+
+
+def _is_of_windows(node: Node) -> bool:
+    return node.kind is OpKind.WINDOWS or (node.kind is OpKind.CAST and node.operands[0].kind is OpKind.WINDOWS)
 
 
 def _of_attentions(attentions: Sequence[AttentionKernel], nodes: Sequence[Node], users: dict[Node, list[Node]],
@@ -109,7 +114,7 @@ def _cheap_elements(nodes: Sequence[Node], inside: Collection[Node], users: dict
 
 
 def _is_stored_anew(node: Node) -> bool:
-    return node.kind is OpKind.RESHAPE and _is_memory(node)
+    return _is_of_windows(node) or (node.kind is OpKind.RESHAPE and _is_memory(node))
 
 
 def _is_memory(wanted: Node) -> bool:

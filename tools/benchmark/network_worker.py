@@ -35,16 +35,16 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
         result: Any = None
         for _ in range(int(warm_up)):
             result = step(*arguments)
-        if result is not None:
-            np.asarray(result)
+        tf.test.experimental.sync_devices()
         warm = time.perf_counter() - begin
         if profile:
-            return profiled(lambda: np.asarray(step(*arguments)), int(calls))
+            return profiled(lambda: (step(*arguments), tf.test.experimental.sync_devices()), int(calls))
         begin = time.perf_counter()
         for _ in range(int(calls)):
             result = step(*arguments)
-        value = np.asarray(result).astype(np.float64)
+        tf.test.experimental.sync_devices()
         seconds = time.perf_counter() - begin
+        value = np.asarray(result).astype(np.float64) if int(calls) else np.zeros(1)
         return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm,
                 "result": float(np.sqrt(np.mean(np.square(value))))}  # fmt: skip
 
