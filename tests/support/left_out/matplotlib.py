@@ -1,0 +1,3 @@
+"""Stands before Matplotlib in processes that tests start, which do not use it (tests/support/start.py)."""
+
+raise ImportError("left out: see tests/support/start.py")
