@@ -95,17 +95,23 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def forked(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """As `run`, forked off a process that has imported TensorFlow: for programs whose results are what matters."""
+def fork_server(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory
+                ) -> Iterator[ForkServer]:
     server = ForkServer(tmp_path_factory.mktemp("server"), _environment(start_folder))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def forked(start_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """As `run`, forked off a process that has imported TensorFlow: for programs whose results are what matters."""
 
     def execute(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
-        assert server.can_run(environment)
-        returncode = server.run(command, environment, folder, timeout=280)
+        assert fork_server.can_run(environment)
+        returncode = fork_server.run(command, environment, folder, timeout=280)
         return returncode, (folder / "stdout").read_text(), (folder / "stderr").read_text()
 
-    yield _runner(start_folder, tmp_path_factory, execute)
-    server.close()
+    return _runner(start_folder, tmp_path_factory, execute)
 
 
 def _environment(start_folder: Path) -> dict[str, str]:

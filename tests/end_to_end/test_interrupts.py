@@ -13,36 +13,48 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, ROOT, Runner, module_path
+from tests.support.fork_server import ForkServer
+from tests.support.start import python_path
 
 STUCK = PROGRAMS / "stuck.py"
 SECONDS = 1.0
 SLEEP = "12321"
 
 
-class Program:
-    """A program that runs, and what it said, with times."""
+class Running(Protocol):
+    """subprocess.Popen or Forked."""
 
-    def __init__(self, start_folder: Path, *command: object, **variables: str) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-        environment |= {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
-                        "TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "CUDA_VISIBLE_DEVICES": "-1"}
-        self.process = subprocess.Popen([sys.executable, *map(str, command)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env=environment | variables)
+    pid: int
+
+    def wait(self, timeout: float) -> int: ...
+
+
+class Program:
+    """A program that runs, and what it says in files, with times."""
+
+    def __init__(self, running: Running, files: Sequence[Path]) -> None:
+        self._running, self._ended = running, False
         self.lines: list[tuple[float, str]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(files,), daemon=True)
         self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append((time.monotonic(), line.rstrip("\n")))
+    def _read(self, files: Sequence[Path]) -> None:
+        begun = dict.fromkeys(map(Path.open, files), "")
+        ended = False
+        while not ended:
+            ended = self._ended
+            for stream in begun:
+                *lines, begun[stream] = (begun[stream] + stream.read()).split("\n")
+                self.lines += [(time.monotonic(), line) for line in lines]
+            time.sleep(0.01)
 
     def said(self, text: str, patience: float = 120) -> float:
         """When it said `text`; waits for that."""
@@ -58,14 +70,52 @@ class Program:
         return "\n".join(line for _, line in self.lines)
 
     def interrupt(self) -> float:
-        self.process.send_signal(signal.SIGINT)
+        os.kill(self._running.pid, signal.SIGINT)
         return time.monotonic()
 
     def end(self) -> int:
         """Its exit status, soon."""
-        code = self.process.wait(60)
+        code = self._running.wait(60)
+        self._ended = True
         self._reader.join()
         return code
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(start_folder: Path, fork_server: ForkServer, tmp_path: Path) -> Start:
+    """start(program, *arguments, **variables): with TF_STITCH=1, forked off a process that has imported TensorFlow."""
+    files = [tmp_path / "stdout", tmp_path / "stderr"]
+
+    def fork(*command: object, **variables: str) -> Program:
+        for file in files:
+            file.touch()
+        return Program(fork_server.start([*map(str, command)], _environment(start_folder) | variables, tmp_path), files)
+
+    return fork
+
+
+@pytest.fixture
+def start_anew(start_folder: Path, tmp_path: Path) -> Start:
+    """As `start`, a Python of its own. Arguments are Python's."""
+    file = tmp_path / "stdout"
+
+    def run(*command: object, **variables: str) -> Program:
+        environment = _environment(start_folder) | variables
+        environment |= {"PYTHONPATH": python_path(environment["PYTHONPATH"])}
+        with file.open("w") as out:
+            process = subprocess.Popen([sys.executable, *map(str, command)], stdout=out, stderr=out, env=environment)
+        return Program(process, [file])
+
+    return run
+
+
+def _environment(start_folder: Path) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+    return environment | {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
+                          "TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 @contextmanager
@@ -106,14 +156,14 @@ def wait_for(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def expected(run: Runner) -> dict[str, list[float]]:
-    return {which: json.loads(run(STUCK, "", which, "goes on", stitch="").stdout) for which in ("one", "several")}
+def expected(forked: Runner) -> dict[str, list[float]]:
+    return {which: json.loads(forked(STUCK, "", which, "goes on", stitch="").stdout) for which in ("one", "several")}
 
 
 @pytest.mark.parametrize("which", ["one", "several"])
-def test_while_a_kernel_is_compiled(start_folder: Path, cache: Path, tmp_path: Path, which: str) -> None:
+def test_while_a_kernel_is_compiled(start_anew: Start, cache: Path, tmp_path: Path, which: str) -> None:
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
-        program = Program(start_folder, STUCK, "", which, "leaves", PATH=path, TF_STITCH_CACHE=str(cache))
+        program = start_anew(STUCK, "", which, "leaves", PATH=path, TF_STITCH_CACHE=str(cache))
         wait_for(begun)
         pressed = program.interrupt()
         assert program.said("interrupted") - pressed < SECONDS
@@ -124,9 +174,9 @@ def test_while_a_kernel_is_compiled(start_folder: Path, cache: Path, tmp_path: P
 @pytest.mark.parametrize("stuck", ["tf_stitch.compiler.pipeline:plan_region", "tf_stitch.runtime.host_builder:code_of",
                                    "tf_stitch.graph.clustering.clusters:Clustering.find"])
 @pytest.mark.parametrize("which", ["one", "several"])
-def test_anywhere_and_the_program_goes_on(start_folder: Path, cache: Path, expected: dict[str, list[float]], stuck: str,
+def test_anywhere_and_the_program_goes_on(start: Start, cache: Path, expected: dict[str, list[float]], stuck: str,
                                           which: str) -> None:
-    program = Program(start_folder, STUCK, stuck, which, "goes on", TF_STITCH_CACHE=str(cache))
+    program = start(STUCK, stuck, which, "goes on", TF_STITCH_CACHE=str(cache))
     program.said("begun")
     pressed = program.interrupt()
     assert program.said("interrupted") - pressed < SECONDS
@@ -135,10 +185,10 @@ def test_anywhere_and_the_program_goes_on(start_folder: Path, cache: Path, expec
     assert result == pytest.approx(expected[which], rel=1e-5)
 
 
-def test_while_a_native_library_is_built(start_folder: Path, tmp_path: Path) -> None:
+def test_while_a_native_library_is_built(start_anew: Start, tmp_path: Path) -> None:
     with sleeping_compiler(tmp_path, "g++", "*.cc*") as (path, begun):
         source = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nimport tensorflow"
-        program = Program(start_folder, "-c", source, PATH=path, TF_STITCH_CACHE=str(tmp_path / "cache"))
+        program = start_anew("-c", source, PATH=path, TF_STITCH_CACHE=str(tmp_path / "cache"))
         wait_for(begun)
         pressed = program.interrupt()
         assert program.said("KeyboardInterrupt") - pressed < SECONDS
@@ -148,19 +198,19 @@ def test_while_a_native_library_is_built(start_folder: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("asynchronous", "seconds"), [("0", "0"), ("0", "3000"), ("0", "0.05"), ("1", "0"),
                                                        ("auto", "10")])
-def test_the_program_ends_during_builds(start_folder: Path, cache: Path, tmp_path: Path, asynchronous: str,
-                                        seconds: str) -> None:
+def test_the_program_ends_during_builds(start: Start, cache: Path, tmp_path: Path, asynchronous: str, seconds: str
+                                        ) -> None:
     """Of a thread that nobody waits for, and in the background, awaited and not."""
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
-        program = Program(start_folder, PROGRAMS / "leaves_while_building.py", PATH=path, TF_STITCH_CACHE=str(cache),
-                          TF_STITCH_ASYNC=asynchronous, TF_STITCH_FIRST_STEP_SECONDS=seconds)
+        program = start(PROGRAMS / "leaves_while_building.py", PATH=path, TF_STITCH_CACHE=str(cache),
+                        TF_STITCH_ASYNC=asynchronous, TF_STITCH_FIRST_STEP_SECONDS=seconds)
         wait_for(begun)
         left = program.said("left")
         assert program.said("[tf_stitch]") - left < SECONDS
         assert program.end() == 0, program.text()
 
 
-def test_ctrl_c_ends_no_build_that_nobody_waits_for(start_folder: Path, cache: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_no_build_that_nobody_waits_for(start: Start, cache: Path, tmp_path: Path) -> None:
     """It ends its compiler; the function is stitched all the same."""
     source = """
 import signal, time, tensorflow as tf, tf_stitch
@@ -189,8 +239,9 @@ print("stitched", flush=True)
     (tmp_path / "bin" / "gcc").write_text(f'#!/bin/sh\ncase "$*" in *kernel.c*) test -e {begun} || (touch {begun}; '
                                           f'sleep {SLEEP});; esac\nexec {real} "$@"\n')
     (tmp_path / "bin" / "gcc").chmod(0o755)
-    program = Program(start_folder, "-c", source, PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
-                      TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="auto")
+    (tmp_path / "program.py").write_text(source)
+    program = start(tmp_path / "program.py", PATH=f"{tmp_path}/bin:{os.environ['PATH']}", TF_STITCH_CACHE=str(cache),
+                    TF_STITCH_ASYNC="auto")
     wait_for(begun)
     pressed = program.interrupt()
     assert program.said("interrupted") - pressed < SECONDS
@@ -198,14 +249,13 @@ print("stitched", flush=True)
     assert program.end() == 0, program.text()
 
 
-def test_a_handler_of_the_programs_own_is_called_once(start_folder: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_handler_of_the_programs_own_is_called_once(start: Start, cache: Path, tmp_path: Path) -> None:
     """And the step, which plain TensorFlow would finish, is finished."""
     source = STUCK.read_text().replace(
         "signal.default_int_handler)", "lambda *_: print('handled', flush=True))")
     (tmp_path / "program.py").write_text(source)
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
-        program = Program(start_folder, tmp_path / "program.py", "", "one", "leaves", PATH=path,
-                          TF_STITCH_CACHE=str(cache))
+        program = start(tmp_path / "program.py", "", "one", "leaves", PATH=path, TF_STITCH_CACHE=str(cache))
         wait_for(begun)
         pressed = program.interrupt()
         assert program.said("handled") - pressed < SECONDS

@@ -31,6 +31,8 @@ from typing import Any
 
 PRELOADED = ("tensorflow", "keras", "tf_stitch.plugin.activation")
 """Of tf_stitch this is the code alone: TF_STITCH is read, and what it says done, where a program begins."""
+NOT_PRELOADED = ("sklearn", "matplotlib")
+"""What Keras would import (see LEFT_OUT of tests/support/start.py): programs that use it do so themselves."""
 AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_", "KERAS_", "XLA_", "TF_XLA_")
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
 START_SECONDS = 120
@@ -71,7 +73,11 @@ class ForkServer:
         Raises:
             TimeoutError: it was ended.
         """
-        return run_in(self._path, command, environment, folder, timeout)
+        return self.start(command, environment, folder).wait(timeout)
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Forked:
+        """As run, which waits for its end."""
+        return Forked(self._path, command, environment, folder)
 
     def close(self) -> None:
         """Ends the server; programs that run stay."""
@@ -79,21 +85,32 @@ class ForkServer:
         self._server.wait()
 
 
-def run_in(server: Path, command: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float) -> int:
-    """As ForkServer.run, by the path of its socket."""
-    request = {"command": list(command), "environment": dict(environment), "cwd": os.getcwd(),
-               "start": str(_start_file(environment)), "out": str(folder / "stdout"), "err": str(folder / "stderr")}
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(timeout)
-        connection.connect(str(server))
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        replies = connection.makefile()
-        pid = int(replies.readline())
-        try:
-            return int(replies.readline())
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            raise
+class Forked:
+    """A program that runs in a server. Arguments are those of ForkServer.run, `server` is the path of its socket."""
+
+    def __init__(self, server: Path, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+        request = {"command": list(command), "environment": dict(environment), "cwd": os.getcwd(),
+                   "start": str(_start_file(environment)), "out": str(folder / "stdout"), "err": str(folder / "stderr")}
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.settimeout(START_SECONDS)
+        self._connection.connect(str(server))
+        self._connection.sendall(json.dumps(request).encode() + b"\n")
+        self._replies = self._connection.makefile()
+        self.pid = int(self._replies.readline())
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status, negative for a signal.
+
+        Raises:
+            TimeoutError: it was ended.
+        """
+        self._connection.settimeout(timeout)
+        with self._connection, self._replies:
+            try:
+                return int(self._replies.readline())
+            except TimeoutError:
+                os.kill(self.pid, signal.SIGKILL)
+                raise
 
 
 def _start_file(environment: Mapping[str, str]) -> Path | str:
@@ -104,8 +121,11 @@ def _start_file(environment: Mapping[str, str]) -> Path | str:
 
 def _serve(path: str) -> dict[str, Any]:
     """Forks for every request; returns in the processes that are to run one, with the request."""
+    sys.modules.update(dict.fromkeys(NOT_PRELOADED))  # type: ignore[arg-type]  # an import of None raises ImportError
     for module in PRELOADED:
         importlib.import_module(module)
+    for module in NOT_PRELOADED:
+        del sys.modules[module]
     _leave_the_start_to_programs()
     gc.freeze()  # programs' collections leave alone what they share with this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a program is its handler
@@ -169,7 +189,7 @@ def _become(request: Mapping[str, Any]) -> None:
 
 def _run_as_command(server: str, command: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        status = run_in(Path(server), command, os.environ, Path(folder), timeout=COMMAND_SECONDS)
+        status = Forked(Path(server), command, os.environ, Path(folder)).wait(COMMAND_SECONDS)
         sys.stdout.write(Path(folder, "stdout").read_text())
         sys.stderr.write(Path(folder, "stderr").read_text())
     return status if status >= 0 else 128 - status  # as of a shell

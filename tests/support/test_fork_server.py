@@ -51,6 +51,12 @@ def test_a_module_is_run(server: ForkServer, tmp_path: Path) -> None:
     assert (tmp_path / "stdout").read_text().startswith("usage: python -m json.tool")
 
 
+def test_what_is_not_preloaded_can_be_imported(server: ForkServer, tmp_path: Path) -> None:
+    code, out, err = result(server, tmp_path, "import sys\nprint({'sklearn', 'matplotlib'} & set(sys.modules))\n"
+                                              "import matplotlib, sklearn\nprint(sklearn.__name__)\n")
+    assert (code, out) == (0, "set()\nsklearn\n"), err
+
+
 def test_a_command_runs_a_program_in_it(server: ForkServer, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import os, sys\n"
