@@ -10,11 +10,16 @@ fail() {
   exit 1
 }
 
-# The first Python that TensorFlow has wheels for here.
+# Debian's goes before others, which pyenv builds without profile-guided optimization: it compiles regions in three
+# quarters of their time.
+pythons=(/usr/bin/python3 python3 python3.13 python3.12 python3.11 python3.10)
+
+# The first Python that TensorFlow has wheels for here, and that makes virtual environments.
 find_python() {
   local candidate
-  for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
-    if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then
+  for candidate in "${pythons[@]}"; do
+    if "$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' \
+        2>/dev/null; then
       command -v "$candidate"
       return
     fi
@@ -29,9 +34,8 @@ prepare() {
   stamp="$venv/.tf_stitch-$extra-$(cat "$root/pyproject.toml" "$root/setup.py" | sha256sum | cut -c1-16)"
   if [ ! -e "$stamp" ]; then
     if [ ! -x "$venv/bin/python" ]; then
-      python=$(find_python) || fail "no Python 3.10 to 3.13 found (python3 is $(python3 --version 2>&1)): TensorFlow needs one"
-      "$python" -c 'import ensurepip, venv' 2>/dev/null \
-        || fail "$python cannot make virtual environments: apt-get install python3-venv"
+      python=$(find_python) || fail "no Python 3.10 to 3.13 with venv found (python3 is $(python3 --version 2>&1)):" \
+        "TensorFlow needs one, and an environment of its own (apt-get install python3-venv)"
       echo "Making a virtual environment in $venv" >&2
       "$python" -m venv "$venv" || fail "no virtual environment could be made in $venv"
     fi

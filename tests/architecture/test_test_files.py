@@ -10,7 +10,7 @@ ROOT = TESTS.parent
 SUBJECTS = {"architecture", "differential", "end_to_end", "golden"}
 """Folders whose tests are about the tree, about levels that have to agree, about whole programs, and about plans as
 text: named after a rule, a kind of value or graph, and what a user does."""
-SOURCES = {".py", ".cc", ".h", ".cu"}
+SOURCES = {".py", ".cc", ".h", ".cu", ".sh"}
 
 
 def home(folder: Path) -> Path:
