@@ -35,6 +35,8 @@ NOT_PRELOADED = ("sklearn", "matplotlib")
 """What Keras would import (see LEFT_OUT of tests/support/start.py): programs that use it do so themselves."""
 AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_", "KERAS_", "XLA_", "TF_XLA_")
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
+RARELY = (100_000, 20, 20)
+"""When garbage is collected, as in tests/conftest.py: a twentieth of a program's processor time goes there."""
 START_SECONDS = 120
 COMMAND_SECONDS = 900
 
@@ -128,6 +130,7 @@ def _serve(path: str) -> dict[str, Any]:
         del sys.modules[module]
     _leave_the_start_to_programs()
     gc.freeze()  # programs' collections leave alone what they share with this process
+    gc.set_threshold(*RARELY)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a program is its handler
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{path}.new")
