@@ -39,12 +39,12 @@ def test_a_folded_region_does_not_end_its_graph(forked: Runner, cache: Path) -> 
 
 
 @pytest.mark.timeout(900)
-def test_functions_that_are_dropped_leave_nothing(run: Runner, cache: Path) -> None:
+def test_functions_that_are_dropped_leave_nothing(run: Runner, forked: Runner, cache: Path) -> None:
     """They share nothing: of each the sizes and constants differ."""
     plain = measured(run(FUNCTIONS, FIRST, COUNT, stitch=""))
     options = {"TF_STITCH_CACHE": str(cache), "TF_STITCH_REPORT": ""}
     done = run(FUNCTIONS, FIRST, COUNT, **options)
-    stitched, traced = measured(done), measured(run(FUNCTIONS, FIRST, COUNT, "trace", **options))
+    stitched, traced = measured(done), measured(forked(FUNCTIONS, FIRST, COUNT, "trace", **options))
     print(f"kB each: {plain} in TensorFlow, {stitched} stitched, {traced['python']} of Python's")
     assert f"{FIRST + COUNT} regions, {2 * (FIRST + COUNT)} kernels" in done.said()
     assert stitched["malloc"] <= plain["malloc"] + MORE

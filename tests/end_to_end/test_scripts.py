@@ -11,9 +11,9 @@ from tests.end_to_end.conftest import SCRIPTS, Runner
 from tools.compare_runs import TOLERANCES, worst_difference
 
 ARGUMENTS = {
-    "digits_encoder": ["--batch", 32],
+    "digits_encoder": ["--batch", 16, "--width", 32],
     "word2vec_v1": [],
-    "char_model": ["--length", 48, "--width", 64],
+    "char_model": ["--batch", 16, "--length", 48, "--width", 32],
 }
 
 
