@@ -13,8 +13,9 @@ from tests.differential import patterns as p
 from tf_stitch.compiler.shape_variants import OtherSizes
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
-from tf_stitch.errors import BindError, BuildError, BuildPending, ScheduleError
+from tf_stitch.errors import BindError, BuildError, BuildPending, ScheduleError, SourceLoc
 from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import Combine
@@ -120,6 +121,24 @@ def test_kernels_for_aligned_buffers_serve_no_others(registry: RegionRegistry) -
         assert ("const tfs_vector<float" in built.compiled.source.partition("stitch_0")[2]) == aligned
 
 
+def test_names_are_those_of_the_region_that_runs(registry: RegionRegistry) -> None:
+    """Also of one that runs an equal region's kernels; nothing is built for them."""
+    def exps(name: str) -> int:
+        own = Builder(SourceLoc(name, "Exp"))
+        graph = TensorGraph("region", [("o0", own.exp(own.input("i0", DType.F32, (16, 8))))])
+        return registry.register(RegionGraph(graph, (name,), ("x:0",), (), {f"{name}:0": 0}))
+
+    first, second = exps("first/Exp"), exps("second/Exp")
+    key = Key(True, ((16, 8),))
+    assert registry.labels(first, CPU_ORDINAL, key) == {}
+    assert registry.builds(first) == 0
+    for number in (first, second):
+        registry.build(number, CPU_ORDINAL, key)
+    assert registry.labels(first, CPU_ORDINAL, key) == {0: "first/Exp:StitchKernel"}
+    assert registry.labels(second, CPU_ORDINAL, key) == {0: "second/Exp:StitchKernel"}
+    assert registry.builds(second) == 0
+
+
 def test_kernels_run_whose_names_cannot_be_told(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of an equal region's: only a profiler would show them."""
     first, second = register(registry, columns), register(registry, columns)
@@ -127,7 +146,7 @@ def test_kernels_run_whose_names_cannot_be_told(registry: RegionRegistry, monkey
     registry.build(first, CPU_ORDINAL, key)
     built = registry.build(second, CPU_ORDINAL, key)
     named = replace(built, names=("other",), executable=replace(built.executable, nodes=(("other",),)))
-    assert registry.labelled(second, key, named) == list(named.words)
+    assert registry._labels(second, key, named) == {}
     remarks = registry._report.document()["remarks"]
     assert [(r["stage"], r["count"]) for r in remarks] == [("profiler", 1)]
 

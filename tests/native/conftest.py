@@ -68,10 +68,14 @@ class Regions:
         self.settled: dict[int, list[tuple[int, tuple[int, ...], Verdict]]] = {}
         """Device, key and what was measured."""
         self.untimed: dict[int, list[str]] = {}
+        self.names: dict[int, dict[int, str]] = {}
+        """What profilers are to call a region's steps."""
+        self.named: dict[int, list[tuple[int, ...]]] = {}
+        """Keys for which that was asked."""
         self.connect()
 
     def connect(self) -> None:
-        self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self)
+        self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self, self._on_labels)
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
         return self.known.get(region)
@@ -103,6 +107,10 @@ class Regions:
     def _on_build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         self.builds[region].append(key)
         return self._build[region](key)
+
+    def _on_labels(self, region: int, device: int, key: tuple[int, ...]) -> dict[int, str]:
+        self.named.setdefault(region, []).append(key)
+        return self.names[region]
 
     def _on_subgraph(self, region: int, reason: str) -> bytes | None:
         return self._subgraph[region](reason)

@@ -36,7 +36,7 @@ from tf_stitch.report.entries import BuildEntry, KernelEntry
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.step_labels import with_labels
+from tf_stitch.runtime.step_labels import step_labels
 from tf_stitch.targets.registry import target_of
 
 MOST_BUILDERS = 4
@@ -271,11 +271,7 @@ class RegionRegistry:
         return built, known
 
     def _find_within(self, number: int, device: int, key: Key, patterns: int | None) -> tuple[Built, bool]:
-        region, text = self._form(number)
-        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns, key.tf32)
-        with self._lock:
-            family = self._families.setdefault((text, device, place.aligned, place.tf32, patterns), ShapeFamily())
-            self._family_of.get(number, set()).add(family)
+        place, family = self._family(number, device, key, patterns)
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:
@@ -290,6 +286,16 @@ class RegionRegistry:
                     built, known = self._built(place, key.shapes, family)
             family.keep(key.shapes, built)
             return built, known
+
+    def _family(self, number: int, device: int, key: Key, patterns: int | None
+                ) -> tuple[PlacedRegion, ShapeFamily[Built]]:
+        """Where the executables of a region are kept, with those of equal ones."""
+        region, text = self._form(number)
+        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns, key.tf32)
+        with self._lock:
+            family = self._families.setdefault((text, device, place.aligned, place.tf32, patterns), ShapeFamily())
+            self._family_of.get(number, set()).add(family)
+        return place, family
 
     def _built(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> tuple[Built, bool]:
         """An executable that is compiled now, and whether an equal region has it already."""
@@ -335,8 +341,19 @@ class RegionRegistry:
                                 compiled.kernels, compiled.buffers, built.fusions))
 
     @collector_paused()
-    def labelled(self, number: int, key: Key, built: Built) -> list[int]:
-        """Words of an executable, with names of this region's nodes for profilers where they are known."""
+    def labels(self, number: int, device: int, key: Key) -> dict[int, str]:
+        """What a profiler is to call the steps of an executable, by their numbers: names of the region's own nodes,
+        where they are known. None of one that is not kept any more.
+
+        Raises:
+            StitchError: the region was dropped.
+        """
+        _, family = self._family(number, device, key, self._fuel.limit(number, self._form(number)[1]))
+        with family.lock:
+            built = family.find(key.shapes)
+        return {} if built is None else self._labels(number, key, built)
+
+    def _labels(self, number: int, key: Key, built: Built) -> dict[int, str]:
         names = {name: name for name in names_of(self.region(number).graph)}
         if built.names and any(name not in names for nodes in built.executable.nodes for name in nodes):
             place = PlacedRegion(number, self.region(number), CPU_ORDINAL, True)
@@ -344,7 +361,7 @@ class RegionRegistry:
                 names = _own_names(built, place.bound(key.shapes))
             except (StitchError, ValueError) as error:  # the kernels are right all the same
                 self._report.remark("profiler", f"region {number}", f"its kernels have no names: {error}")
-        return with_labels(built.words, built.executable, names)
+        return step_labels(built.executable, names)
 
     def _is_new(self, stem: str) -> bool:
         """Whether a build has not run before: what was built in the background is there already when it first runs."""

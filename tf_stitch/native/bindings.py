@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +54,7 @@ eight that are faster by a tenth was given up after 30 pairs in a row, one of a 
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
 FallbackSubgraphFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
+LabelsFunction = Callable[[int, int, tuple[int, ...]], Mapping[int, str]]
 LeftFunction = Callable[[int], None]
 
 _INTERNAL = 13  # absl's status code
@@ -69,6 +70,7 @@ _RECALL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DI
 _SETTLE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
                                 ctypes.c_double, ctypes.c_double)
 _NOT_TIMED_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p)
+_LABELS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_void_p)
 _LEFT_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 _GRAPHS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
 _REASON_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
@@ -157,7 +159,7 @@ class OpLibrary:
 
     def set_callbacks(self, build: BuildFunction, fallback_subgraph: FallbackSubgraphFunction,
                       fallback: FallbackFunction, verdicts: Verdicts | None = None,
-                      left: LeftFunction | None = None) -> None:
+                      labels: LabelsFunction | None = None, left: LeftFunction | None = None) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
@@ -171,8 +173,9 @@ class OpLibrary:
         counts as None. An exception in `fallback` fails the user's step with its message.
 
         `verdicts` is asked for each signature that is built, and told what was measured; without it each region of
-        each process measures for itself. `left(region)` is told, a little later, that on some device the last kernel is
-        gone that ran a region.
+        each process measures for itself. `labels(region, device, key)` says what a profiler is to call the steps of an
+        executable, by their numbers; it is asked when a profiler is first there, and an exception in it counts as no
+        names. `left(region)` is told, a little later, that on some device the last kernel is gone that ran a region.
         """
         library = self._library
 
@@ -212,15 +215,24 @@ class OpLibrary:
                 library.tfs_call_error(handle, *_status(error))
                 return 1
 
+        def on_labels(region: int, device: int, key: Any, n: int, result: int) -> None:
+            try:
+                named = labels(region, device, tuple(key[:n])) if labels is not None else {}
+            except Exception:  # cannot cross C++; the kernels are right all the same
+                return
+            for step, text in named.items():
+                library.tfs_label_set(result, step, text.encode())
+
         callbacks = (_BUILD_TYPE(on_build), _FALLBACK_SUBGRAPH_TYPE(on_fallback_subgraph), _FALLBACK_TYPE(on_fallback),
-                     *_verdict_callbacks(verdicts), _LEFT_TYPE() if left is None else _LEFT_TYPE(left))
+                     *_verdict_callbacks(verdicts), _LABELS_TYPE(on_labels),
+                     _LEFT_TYPE() if left is None else _LEFT_TYPE(left))
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
         self._library.tfs_set_callbacks(_BUILD_TYPE(), _FALLBACK_SUBGRAPH_TYPE(), _FALLBACK_TYPE(),
-                                        *_verdict_callbacks(None), _LEFT_TYPE())
+                                        *_verdict_callbacks(None), _LABELS_TYPE(), _LEFT_TYPE())
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
@@ -360,7 +372,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     c = ctypes
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "tfs_set_callbacks": (None, [_BUILD_TYPE, _FALLBACK_SUBGRAPH_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
-                                     _NOT_TIMED_TYPE, _LEFT_TYPE]),
+                                     _NOT_TIMED_TYPE, _LABELS_TYPE, _LEFT_TYPE]),
         "tfs_callers_executor": (c.c_int32, []),
         "tfs_region_kernels": (c.c_int32, [c.c_int64]),
         "tfs_fallback_subgraph_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
@@ -369,6 +381,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_region_preferred_fallbacks": (c.c_int64, [c.c_int64]),
         "tfs_region_shadows": (c.c_int64, [c.c_int64]),
         "tfs_result_set": (None, [c.c_void_p, DIMS, c.c_int64]),
+        "tfs_label_set": (None, [c.c_void_p, c.c_int32, c.c_char_p]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
         "tfs_stat": (c.c_int64, [c.c_int]),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),

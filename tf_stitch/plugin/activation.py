@@ -48,7 +48,7 @@ def enable(config: StitchConfig | None = None) -> None:
         if native is not None:
             native.enable_profitability_check(config.profitability_check)
             native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
-                                 session.profitability, session.lifetimes.left)
+                                 session.profitability, session.labels, session.lifetimes.left)
             at_exit.callbacks.callback(native.clear_callbacks)
         at_exit.callbacks.callback(interruption.end)
         keras_jit.resolve_auto_to_false()

@@ -305,8 +305,7 @@ class Session:
             BuildInterruptedError: to fall back until the op asks again.
         """
         try:
-            parsed = Key.parse(key)
-            return self.registry.labelled(region, parsed, self._built(region, device, parsed))
+            return self._built(region, device, Key.parse(key)).words
         except BuildPending:
             raise
         except (BuildInterruptedError, MemoryError) as error:
@@ -318,6 +317,10 @@ class Session:
             if self._config.strict or isinstance(error, EmptyTensorError):  # the op keeps the reason
                 raise
             return None
+
+    def labels(self, region: int, device: int, key: tuple[int, ...]) -> dict[int, str]:
+        """What a profiler is to call the steps of an executable, by their numbers."""
+        return self.registry.labels(region, device, Key.parse(key))
 
     def _built(self, region: int, device: int, key: Key) -> Built:
         """

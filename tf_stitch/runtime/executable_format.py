@@ -8,8 +8,7 @@
                                                              #   kernels made for compute capability 9.0 or later
                                                              #   begin with griddepcontrol.wait, in all their threads
      steps, {step code, the record of that step} each,
-     {steps to wait for, their numbers...} for each step,    # GPU; may be left out: each waits for the one before it
-     labels, {step, bytes, eight of them a word} each]       # for TensorFlow's profiler; may be left out
+     {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
 
 The record of a library call is its library's code, the library's own record (tf_stitch/libraries) and the operands.
 

@@ -7,7 +7,6 @@ Labels look like TensorFlow's own "name:Type", by which TensorBoard tells ops fr
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Mapping, Sequence
 
 from tf_stitch.runtime.executable import Executable, LibraryStep
@@ -30,24 +29,12 @@ def label(nodes: Sequence[str], type_: str) -> str:
     return f"{name}:{type_}"
 
 
-def with_labels(words: Sequence[int], executable: Executable, own_names: Mapping[str, str]) -> list[int]:
-    """An executable's words with a label for each step whose nodes are known.
+def step_labels(executable: Executable, own_names: Mapping[str, str]) -> dict[int, str]:
+    """A label for each step whose nodes are known, by the step's number.
 
     Args:
-        words: as `encode` makes them.
         own_names: names of nodes in the executable -> in the region that runs it, which may be an equal one.
     """
-    labelled = [(number, label([own_names[node] for node in nodes],
-                               "StitchCall" if isinstance(executable.steps[number], LibraryStep) else "StitchKernel"))
-                for number, nodes in enumerate(executable.nodes) if nodes and all(node in own_names for node in nodes)]
-    if not labelled:
-        return list(words)
-    chain = [] if executable.after is not None else [
-        word for number in range(len(executable.steps)) for word in ([1, number - 1] if number else [0])]
-    return [*words, *chain, len(labelled), *(word for number, text in labelled for word in (number, *_packed(text)))]
-
-
-def _packed(text: str) -> list[int]:
-    data = text.encode("ascii")
-    padded = data + bytes(-len(data) % 8)
-    return [len(data), *struct.unpack(f"<{len(padded) // 8}q", padded)]
+    return {number: label([own_names[node] for node in nodes],
+                          "StitchCall" if isinstance(executable.steps[number], LibraryStep) else "StitchKernel")
+            for number, nodes in enumerate(executable.nodes) if nodes and all(node in own_names for node in nodes)}

@@ -197,6 +197,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::shared_ptr<const Slot> slot = region->Find(key.data(), key.size());
     if (slot == nullptr) slot = region->Resolve(key.Copy(), LoopPart::ExtentsOf(ctx, on_gpu, inputs, output_items));
     if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
+    if (RegionRuntime::WantsLabels(*slot)) region->Label(*slot);
     return slot;
   }
 

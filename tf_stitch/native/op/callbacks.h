@@ -62,6 +62,9 @@ typedef int (*tfs_settle_fn)(std::int64_t region, std::int32_t device, const std
                              std::int32_t prefers_fallback, double stitched_us, double fallback_us);
 // The region's own nodes could not be timed.
 typedef void (*tfs_not_timed_fn)(std::int64_t region, const char* reason);
+// What a profiler is to call the steps of an executable: tfs_label_set is called for those that have a name.
+typedef void (*tfs_labels_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                              void* labels);
 // No kernel runs the region any more, on one of its devices.
 typedef void (*tfs_left_fn)(std::int64_t region);
 }
@@ -76,6 +79,7 @@ struct Callbacks {
   tfs_recall_fn recall;
   tfs_settle_fn settle;
   tfs_not_timed_fn not_timed;
+  tfs_labels_fn labels;  // null: no step has a name
   tfs_left_fn left;  // null: nobody wants to know
 };
 

@@ -1,7 +1,6 @@
 #include "op/executable.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -14,7 +13,6 @@ using Words = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
-constexpr std::int64_t kMaxLabel = 1024;
 constexpr std::int64_t kMaxBarriers = 1 << 20;
 
 class Decoder : public WordReader {
@@ -38,7 +36,6 @@ class Decoder : public WordReader {
       const std::int64_t edges = chain ? 0 : Count("steps to wait for");
       for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
     }
-    if (!AtEnd()) Labels(steps);
     Require(AtEnd(), "words are left over");
     executable_.bytes = arena_bytes_;
     for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
@@ -128,19 +125,6 @@ class Decoder : public WordReader {
     for (std::int64_t i = 0; i < count; ++i) {
       const auto* image = NextPointer<const void*>("module image");
       executable_.modules.push_back({image, Ranged("module bytes", 1, kMaxBytes)});
-    }
-  }
-
-  void Labels(std::int64_t steps) {
-    const std::int64_t count = Ranged("labels", 1, steps);
-    executable_.labels.resize(steps);
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::string& label = executable_.labels[Ranged("labelled step", 0, steps - 1)];
-      label.resize(Ranged("bytes of a label", 1, kMaxLabel));
-      for (std::size_t at = 0; at < label.size(); at += sizeof(std::int64_t)) {
-        const std::int64_t word = Next("label");
-        std::memcpy(&label[at], &word, std::min(label.size() - at, sizeof word));
-      }
     }
   }
 

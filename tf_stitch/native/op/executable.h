@@ -56,7 +56,9 @@ struct Executable {
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
   std::vector<std::vector<int>> after;  // for each step the earlier ones it waits for
-  std::vector<std::string> labels;      // of each step, for profilers, "" where it has none; empty if all have
+  // Of each step, for profilers, "" where it has none; empty if all have; null: no profiler has been there. By
+  // std::atomic_load and std::atomic_store.
+  std::shared_ptr<const std::vector<std::string>> labels;
   std::int64_t barriers = 0;            // counters of grid barriers
   std::shared_ptr<char> barrier_memory;  // of all of them; set by PrepareGpu, zero at first, kept from run to run
   std::shared_ptr<StepGraph> graph;  // set by PrepareGpu

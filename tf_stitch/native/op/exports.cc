@@ -33,11 +33,11 @@ std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { re
 TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_fallback_subgraph_fn fallback_subgraph,
                                   tf_stitch::tfs_fallback_fn fallback, tf_stitch::tfs_recall_fn recall,
                                   tf_stitch::tfs_settle_fn settle, tf_stitch::tfs_not_timed_fn not_timed,
-                                  tf_stitch::tfs_left_fn left) {
+                                  tf_stitch::tfs_labels_fn labels, tf_stitch::tfs_left_fn left) {
   if (build == nullptr || fallback_subgraph == nullptr || fallback == nullptr) {
     tf_stitch::Gate().Clear(kExitPatience);
   } else {
-    tf_stitch::Gate().Set({build, fallback_subgraph, fallback, recall, settle, not_timed, left});
+    tf_stitch::Gate().Set({build, fallback_subgraph, fallback, recall, settle, not_timed, labels, left});
   }
 }
 
@@ -46,6 +46,10 @@ TFS_EXPORT void tfs_result_set(void* result, const std::int64_t* words, std::int
 }
 TFS_EXPORT void tfs_result_error(void* result, const char* message) {
   static_cast<tf_stitch::BuildResult*>(result)->error = message;
+}
+
+TFS_EXPORT void tfs_label_set(void* labels, std::int32_t step, const char* label) {
+  static_cast<std::vector<std::string>*>(labels)->at(step) = label;
 }
 
 TFS_EXPORT void tfs_fallback_subgraph_set(void* result, const char* function, std::int64_t bytes) {

@@ -25,7 +25,8 @@ class Launcher {
   absl::Status Run(const Executable& executable, CUcontext context, bool as_graph = true) const {
     const std::vector<Step>& steps = executable.steps;
     const bool trial = placement_.on_gpu && executable.graph->CountRun();
-    const bool labelled = !executable.labels.empty() && Profiled();
+    const auto labels = Profiled() ? std::atomic_load(&executable.labels) : nullptr;
+    const bool labelled = labels != nullptr && !labels->empty();
     if (placement_.on_gpu && as_graph && !labelled && executable.graph->Wanted(steps)) {
       const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
         const Placement elsewhere{true, stream};
@@ -33,7 +34,7 @@ class Launcher {
       };
       if (executable.graph->Launch(context, executable, buffers_, placement_.stream, record)) return absl::OkStatus();
     }
-    if (labelled) return RunLabelled(executable, trial);
+    if (labelled) return RunLabelled(steps, *labels, trial);
     for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trial));
     return absl::OkStatus();
   }
@@ -42,10 +43,10 @@ class Launcher {
   Launcher(const Placement& gpu, const Buffers& buffers, std::size_t workspace)
       : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
 
-  absl::Status RunLabelled(const Executable& executable, bool trial) const {
-    for (std::size_t i = 0; i < executable.steps.size(); ++i) {
-      const ScopedLabel label(executable.labels[i]);
-      TF_RETURN_IF_ERROR(RunOne(executable.steps[i], trial));
+  absl::Status RunLabelled(const std::vector<Step>& steps, const std::vector<std::string>& labels, bool trial) const {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const ScopedLabel label(labels[i]);
+      TF_RETURN_IF_ERROR(RunOne(steps[i], trial));
     }
     return absl::OkStatus();
   }

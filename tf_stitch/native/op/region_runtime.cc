@@ -1,7 +1,10 @@
 #include "op/region_runtime.h"
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
+
+#include "op/step_labels.h"
 
 namespace tf_stitch {
 namespace {
@@ -179,6 +182,21 @@ Form RegionRuntime::Verdict(const Slot& slot, const ProfitabilityCheck::Outcome&
                                found.fallback_us);
   });
   return verdict == kFallbackVerdict ? Form::kFallback : Form::kStitched;
+}
+
+bool RegionRuntime::WantsLabels(const Slot& slot) {
+  return Profiled() && slot.executable != nullptr && std::atomic_load(&slot.executable->labels) == nullptr;
+}
+
+void RegionRuntime::Label(const Slot& slot) const {
+  std::vector<std::string> labels(slot.executable->steps.size());
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  if (!converted() && entry.get() != nullptr && entry.get()->labels != nullptr) {
+    const auto n = static_cast<std::int64_t>(slot.key.size());
+    InItsOwnThread([&] { return entry.get()->labels(region_, device_, slot.key.data(), n, &labels), 0; });
+  }
+  if (std::all_of(labels.begin(), labels.end(), [](const std::string& label) { return label.empty(); })) labels.clear();
+  std::atomic_store(&slot.executable->labels, std::make_shared<const std::vector<std::string>>(std::move(labels)));
 }
 
 void RegionRuntime::NotTimed(const std::string& reason) const {

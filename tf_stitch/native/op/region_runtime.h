@@ -91,6 +91,12 @@ class RegionRuntime {
   // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
   Form Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const;
 
+  // Whether a profiler is there, and no other has been: then the slot's steps have yet to be named.
+  static bool WantsLabels(const Slot& slot);
+
+  // Asks Python what profilers are to call the slot's steps. Calls Python: the caller holds no lock.
+  void Label(const Slot& slot) const;
+
   // Tells Python why the region's nodes are not timed. The caller holds no lock.
   void NotTimed(const std::string& reason) const;
 

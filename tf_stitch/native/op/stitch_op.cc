@@ -146,12 +146,14 @@ class StitchOp final : public tensorflow::OpKernel {
       TF_RETURN_IF_ERROR(variables->CheckValues(ctx, num_inputs_));
       const ShapeKey key = Key(ctx, *variables);
       std::shared_ptr<const Slot> slot = runtime->Find(key.data(), key.size());
-      if (TF_PREDICT_TRUE(slot != nullptr && (exclusive || !slot->updates_state))) {
+      const bool unnamed = slot != nullptr && RegionRuntime::WantsLabels(*slot);
+      if (TF_PREDICT_TRUE(slot != nullptr && (exclusive || !slot->updates_state) && !unnamed)) {
         TF_RETURN_IF_ERROR(CheckVariables(*slot, *variables));
         return slot;
       }
       const Extents extents = slot == nullptr ? ExtentsOf(ctx, *variables) : Extents{};
       variables->Unlock();  // Python is called: whoever holds its lock may want a variable
+      if (unnamed) runtime->Label(*slot);
       if (slot != nullptr) continue;
       slot = runtime->Resolve(key.Copy(), extents);
       if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
