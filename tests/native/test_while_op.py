@@ -157,12 +157,19 @@ def test_a_body_updates_what_it_carries(regions: Regions, kernel: Symbols, ahead
     (Loop((carried(0, 0), fixed(2)), UPDATE.condition, UPDATE.outputs), "updates what it does not carry"),
     (Loop((*UPDATE.body, carried(2, 1)), UPDATE.condition, UPDATE.outputs), "updates what it does not carry"),
     (Loop(UPDATE.body, UPDATE.condition, (last(0, 0), stack(1))), "updates a row")])
-def test_a_body_updates_nothing_else(regions: Regions, kernel: Symbols, roles: Loop, reason: str) -> None:
+@pytest.mark.usefixtures("check")
+def test_a_body_updates_nothing_else(regions: Regions, kernel: Symbols, roles: Loop, reason: str,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its executable is refused when it comes, for good: nobody asks how long the loop takes."""
     reasons: list[str] = []
     loop = LoopRegions(regions, roles, [tf.int32] * 2, less(kernel), updating(kernel), fallback=fall_back(reasons))
-    loop(0, 3, np.zeros(8, I32), types=[tf.int32] * 2)
-    assert len(reasons) == 1
-    assert reason in reasons[0]
+    asked: list[int] = []
+    monkeypatch.setattr(regions, "recall", lambda region, device, key: asked.append(region))
+    for size in (8, 8, 9):
+        loop(0, 3, np.zeros(size, I32), types=[tf.int32] * 2)
+    assert reasons == [f"a loop's body {reason}"] * 3
+    assert len(regions.builds[loop.body]) == 2
+    assert loop.region not in asked
 
 
 @pytest.mark.parametrize("which", ["condition", "body"])

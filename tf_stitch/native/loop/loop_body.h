@@ -18,7 +18,6 @@ class LoopBody {
 
   // `expected`: iterations, if they are not known.
   absl::Status Allocate(std::int64_t expected) {
-    TF_RETURN_IF_ERROR(results_.CheckUpdated());
     TF_RETURN_IF_ERROR(results_.CheckCarried(roles_.condition));
     TF_RETURN_IF_ERROR(results_.CheckCarried(roles_.body));
     TF_RETURN_IF_ERROR(part_.Allocate());

@@ -41,21 +41,6 @@ class LoopResults {
     }
   }
 
-  // Fails where the body updates something else than what the iteration before left there, and nobody else reads.
-  absl::Status CheckUpdated() const {
-    for (std::size_t i = 0; i < results_.size(); ++i) {
-      if (results_[i].updates < 0) continue;
-      for (int input = 0; input < static_cast<int>(roles_.body.size()); ++input) {
-        const InputRole& role = roles_.body[input];
-        const bool carries = role.kind == InputRole::Kind::kCarried && role.result == static_cast<int>(i);
-        if (carries == (input == results_[i].updates)) continue;
-        return absl::InvalidArgumentError("a loop's body updates what it does not carry");
-      }
-      if (roles_.results[i].stacked) return absl::InvalidArgumentError("a loop's body updates a row");
-    }
-    return absl::OkStatus();
-  }
-
   // Fails where an input changes its shape from the first iteration to the second.
   absl::Status CheckCarried(const std::vector<InputRole>& roles) const {
     for (const InputRole& role : roles) {

@@ -91,4 +91,15 @@ std::string LoopRoles::Parse(const std::vector<std::int64_t>& words, const RoleL
   }
 }
 
+std::string LoopRoles::Refuse(const Executable& executable) const {
+  for (const Update& update : executable.updated) {
+    for (int input = 0; input < static_cast<int>(body.size()); ++input) {
+      const bool carries = body[input].kind == InputRole::Kind::kCarried && body[input].result == update.output;
+      if (carries != (input == update.input)) return "a loop's body updates what it does not carry";
+    }
+    if (results[update.output].stacked) return "a loop's body updates a row";
+  }
+  return "";
+}
+
 }  // namespace tf_stitch

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "op/executable.h"
+
 namespace tf_stitch {
 
 // Which row belongs to iteration i, counted from 0: row i.
@@ -61,6 +63,10 @@ struct LoopRoles {
   // Decodes and checks `words` (bindings.py describes the encoding). `numbers`: whose body has the numbers of rows,
   // null: this one. Returns "" or what is wrong; after an error the roles must not be used.
   std::string Parse(const std::vector<std::int64_t>& words, const RoleLimits& limits, const LoopRoles* numbers);
+
+  // Why the body must not run, "" if it may: it updates something else than what the iteration before left there, and
+  // nobody else reads.
+  std::string Refuse(const Executable& body) const;
 };
 
 }  // namespace tf_stitch

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loop/loop_body.h"
@@ -185,17 +186,24 @@ class StitchWhileOp final : public tensorflow::OpKernel {
 
   absl::StatusOr<std::shared_ptr<const Slot>> FindSlot(OpKernelContext* ctx, RegionRuntime* region, bool on_host,
                                                        const LoopSide& side) const {
-    return FindSlot(ctx, region, on_host, side.roles.body, side.roles, side.items);
+    return FindSlot(ctx, region, on_host, side.roles.body, side.roles, side.items,
+                    [&side](const Executable& body) { return side.roles.Refuse(body); });
   }
 
-  // Of the part with these inputs; `roles` are those of the body whose results it reads.
+  // Of the part with these inputs; `roles` are those of the body whose results it reads. All nodes of a part have the
+  // same, so that an executable is checked once.
   absl::StatusOr<std::shared_ptr<const Slot>> FindSlot(OpKernelContext* ctx, RegionRuntime* region, bool on_host,
                                                        const LoopPart::Roles& inputs, const LoopRoles& roles,
-                                                       const std::vector<std::int64_t>& output_items) const {
+                                                       const std::vector<std::int64_t>& output_items,
+                                                       Extents::Check refuse = nullptr) const {
     const bool on_gpu = on_gpu_ && !on_host;
     const ShapeKey key = LoopPart::Key(ctx, on_gpu, inputs, roles.results);
     std::shared_ptr<const Slot> slot = region->Find(key.data(), key.size());
-    if (slot == nullptr) slot = region->Resolve(key.Copy(), LoopPart::ExtentsOf(ctx, on_gpu, inputs, output_items));
+    if (slot == nullptr) {
+      Extents extents = LoopPart::ExtentsOf(ctx, on_gpu, inputs, output_items);
+      extents.refuse = std::move(refuse);
+      slot = region->Resolve(key.Copy(), extents);
+    }
     if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
     if (RegionRuntime::WantsLabels(*slot)) region->Label(*slot);
     return slot;

@@ -1,6 +1,7 @@
 // What runs for one shape signature of a region: decoded once from the words that Python sends, then only read.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -67,13 +68,16 @@ struct Executable {
   std::size_t WorkspaceBytes() const;
 };
 
-// Sizes that an executable is checked against, in bytes; shapes are those of its key.
+// What an executable is checked against: sizes in bytes; shapes are those of its key.
 struct Extents {
+  using Check = std::function<std::string(const Executable&)>;
+
   std::vector<std::int64_t> inputs;
   std::vector<std::int64_t> variables;
   std::vector<std::int64_t> output_items;  // of one element
   std::vector<std::int32_t> variable_types;
   bool on_gpu = false;
+  Check refuse;  // why it must not run, "" if it may; null: it may
 };
 
 // Decodes and checks `words` (runtime/executable_format.py describes the encoding).

@@ -82,6 +82,8 @@ void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extent
     slot->invalid = true;
     return;
   }
+  if (extents.refuse) slot->reason = extents.refuse(*executable);
+  if (!slot->reason.empty()) return;
   if (context_ != nullptr) {
     ScopedContext current(context_);
     const bool aligned = (slot->key[0] & KeyFlags::kAllAligned) != 0;
