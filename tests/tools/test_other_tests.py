@@ -59,6 +59,23 @@ def test_an_op_is_a_graph_whose_inputs_are_tensors_and_arrays() -> None:
     assert "Sum" in kinds
 
 
+def test_sparse_tensors_go_into_the_graph_and_come_out_of_it() -> None:
+    """Their shapes are known there: ops decide by them what to do."""
+    shapes: list[list[int]] = []
+
+    def op(x: Any, y: Any) -> Any:
+        shapes.append([*x.shape, *tf.get_static_value(y.dense_shape)])
+        negative = tf.sparse.map_values(tf.negative, x)
+        return tf.sparse.reshape(negative, [-1]), tf.IndexedSlices(-y.values, y.indices, y.dense_shape)
+
+    x = tf.sparse.from_dense([[0.0, 1.0], [2.0, 0.0]])
+    given = tf.IndexedSlices(tf.ones([2, 3]), np.array([0, 2]), (4, 3))
+    sparse, slices = as_graph(op)(x, given)
+    assert shapes == [[2, 2, 4, 3]]
+    assert tf.sparse.to_dense(sparse).numpy().tolist() == [0.0, -1.0, -2.0, 0.0]
+    assert tf.convert_to_tensor(slices).numpy().tolist() == [[-1.0] * 3, [0.0] * 3, [-1.0] * 3, [0.0] * 3]
+
+
 def test_an_op_of_a_graph_stays_in_it_and_errors_stay_themselves() -> None:
     outer = tf.function(as_graph(tf.tanh), autograph=False).get_concrete_function(tf.ones([3]))
     assert "Tanh" in [node.type for node in outer.graph.get_operations()]
