@@ -15,6 +15,7 @@ from tools.other_tests.runs import run_files
 
 SUITE = """
 import os
+import time
 import pytest
 
 def test_passes(): pass
@@ -25,10 +26,11 @@ def test_after_it(): assert os.environ["TF_STITCH"] == "0"
 """
 
 
-def test_outcomes_of_a_file_whose_process_ends(tmp_path: Path) -> None:
-    (tmp_path / "some_test.py").write_text(SUITE)
+@pytest.mark.parametrize(("end", "seconds"), [("os._exit(7)", 60), ("time.sleep(60)", 2)], ids=["ends", "hangs"])
+def test_outcomes_of_a_file_whose_process_ends(tmp_path: Path, end: str, seconds: float) -> None:
+    (tmp_path / "some_test.py").write_text(SUITE.replace("os._exit(7)", end))
     for _ in range(2):  # the second time, what is there is read
-        outcomes = run_files(tmp_path, ["some_test.py"], "plain", tmp_path / "state", 60)["some_test.py"]
+        outcomes = run_files(tmp_path, ["some_test.py"], "plain", tmp_path / "state", seconds)["some_test.py"]
         assert {test.partition("::")[2]: found.outcome for test, found in outcomes.items()} == {
             "test_passes": "passed", "test_fails": "failed", "test_skipped": "skipped",
             "test_ends_the_process": "ended the process", "test_after_it": "passed"}  # fmt: skip

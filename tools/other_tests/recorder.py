@@ -14,10 +14,11 @@ _MOST_TEXT = 3000
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outcomes", type=Path, help="folder; a file a test file: JSON lines of tests that begin and end")
+    parser.addoption("--ended", type=Path, help="file to make when the session has ended by itself")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(_Recorder(config.getoption("--outcomes")))
+    config.pluginmanager.register(_Recorder(config.getoption("--outcomes"), config.getoption("--ended")))
 
 
 def outcomes_of(folder: Path, test: str) -> Path:
@@ -26,14 +27,17 @@ def outcomes_of(folder: Path, test: str) -> Path:
 
 
 class _Recorder:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, ended: Path) -> None:
+        self._folder, self._ended = folder, ended
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         paths = {outcomes_of(self._folder, item.nodeid) for item in items}
         lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
         begun = {json.loads(line)["test"] for line in lines}
         items[:] = [item for item in items if item.nodeid not in begun]
+
+    def pytest_sessionfinish(self) -> None:
+        self._ended.touch()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._write(test=nodeid)

@@ -50,8 +50,10 @@ def run_files(suite: Path, files: Sequence[str], mode: str, state: Path, seconds
         if not left:
             break
         log = outcomes_of(folder, left[0]).with_suffix(".log")
-        code = _pytest(suite, left, mode, folder, log, seconds, options)
-        if code in (0, 1, 5):  # all ran: passed, some failed, none left
+        ended = log.with_suffix(".ended")  # a process whose test hangs ends with 1, too
+        ended.unlink(missing_ok=True)
+        code = _pytest(suite, left, mode, folder, log, seconds, [f"--ended={ended}", *options])
+        if code in (0, 1, 5) and ended.exists():  # all ran: passed, some failed, none left
             for file in left:
                 done[file].write_text(str(code))
         elif code in (2, 3, 4):
