@@ -112,3 +112,4 @@ def test_matrices_at_two_distances() -> None:
     assert matrix_layout(dims, strides, 2, 6) == MatrixLayout(False, 20, 280, 4, 5, 6)
     assert matrix_layout(dims, (900, 280, 5, 20, 1), 2) is None  # three
     assert matrix_layout((2, 1, 3, 7, 5), (105, 9, 35, 5, 1), 2) == MatrixLayout(False, 5, 35)
+    assert matrix_layout((3, 1, 1), (4, 0, 0)) == MatrixLayout(False, 1, 4), "an axis of one has any stride"

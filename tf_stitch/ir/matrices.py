@@ -68,7 +68,7 @@ def matrix_layout(dims: tuple[int, ...], strides: Sequence[int], distances: int 
     step = runs[-1][1] if runs else 1
     group, group_step = runs[0] if len(runs) == 2 else (1, 0)
     rows, cols = dims[-2:]
-    if strides[-1] == 1:
+    if strides[-1] == 1 or rows == cols == 1:  # an axis of one may have any stride
         return MatrixLayout(False, cols if rows == 1 else strides[-2], step, group, group_step, offset)
     if strides[-2] == 1:
         return MatrixLayout(True, rows if cols == 1 else strides[-1], step, group, group_step, offset)

@@ -11,6 +11,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
+from tf_stitch.ir.strided_view import path_to
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES, library_of
@@ -54,6 +55,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
             free.update(view for operand in node.operands for view in _views(operand))
     readers = [(node, library) for node in nodes if is_large_matmul(node)
                and (library := library_of(node, libraries)) is not None]
+    free -= {element for node in nodes if node.category in CALLED for element in _single_elements(node)}
     free |= views_for_matmuls(readers, nodes, users, lambda node: node in wanted and _is_memory(node), free)
     free |= _of_attentions(list(attentions), nodes, users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
@@ -61,6 +63,15 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
 
 def _is_of_windows(node: Node) -> bool:
     return node.kind is OpKind.WINDOWS or (node.kind is OpKind.CAST and node.operands[0].kind is OpKind.WINDOWS)
+
+
+def _single_elements(called: Node) -> Iterator[Node]:
+    """What a node reads that is one element, and computed: a library's call reads memory, and makes nothing anew."""
+    for operand in called.operands:
+        path = path_to(operand, lambda node: False)
+        for node in (path[0].operands[0] if path else operand, *path):
+            if node.type.numel == 1 and node.kind not in (*_INLINE_SOURCES, OpKind.RESHAPE):
+                yield node
 
 
 def _of_attentions(attentions: Sequence[AttentionKernel], nodes: Sequence[Node], users: dict[Node, list[Node]],
