@@ -3,8 +3,9 @@
 Each backend runs a network in a process of its own. First calls, which are the processors' work, run side by side and
 so take longer than they would alone; then one process works at a time, in turns. Prints CSV: medians of a call's
 milliseconds over the turns with the least and the most, seconds of the first call, and of tf_stitch how many regions
-there are, how many of them TensorFlow's own nodes run (the profitability check), and what fell back. What is not ready
-when --ready seconds are over is left out. What was measured so far is in --partial after every turn.
+there are, how many of them the profitability check has decided on (the others may have been timed beside TensorFlow's
+nodes meanwhile: then --warm_up is too low), how many TensorFlow's nodes run since, and what fell back. What is not
+ready when --ready seconds are over is left out. What was measured so far is in --partial after every turn.
 
     python -m tools.network_benchmark                                   # all of them on a GPU, about 10 minutes
     python -m tools.network_benchmark --networks=resnet50_infer,resnet50_train --ready=110 --rounds=3 --calls=10
@@ -32,7 +33,7 @@ from tools.benchmark.workers import BACKENDS, Worker
 PEER = "inductor"
 PROFILED = 4
 """Calls."""
-FIELDS = ("network", "backend", "median_ms", "least_ms", "most_ms", "first_call_s", "result", "regions",
+FIELDS = ("network", "backend", "median_ms", "least_ms", "most_ms", "first_call_s", "result", "regions", "checked",
           "by_tensorflow", "fallbacks", "left_out")
 
 _NETWORKS = flags.DEFINE_list("networks", list(CASES), "of tools/benchmark/network_cases.py")
@@ -135,6 +136,7 @@ def _regions(report: Mapping[str, Any]) -> dict[str, object]:
         for reason, count in graph["left_out"].items():
             left_out[reason] = left_out.get(reason, 0) + count
     return {"regions": len(report["regions"]),
+            "checked": len(report["profitability"]),
             "by_tensorflow": sum(entry["chosen"] == "fallback" for entry in report["profitability"]),
             "fallbacks": "; ".join(f"{f['count']} {f['reason']}" for f in report["fallbacks"]),
             "left_out": "; ".join(f"{count} {reason}" for reason, count in left_out.items())}
