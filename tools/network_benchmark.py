@@ -126,7 +126,9 @@ def _add_kernels(cases: Sequence[_Case], file: Path) -> None:
     microseconds, bytes, some of the nodes."""
     known = json.loads(file.read_text()) if file.exists() else {}
     for case in cases:
-        known[f"{case.row['network']}/{case.row['backend']}"] = {**(case.kernels or {}), "launches": case.launches}
+        if case.kernels is None:
+            continue
+        known[f"{case.row['network']}/{case.row['backend']}"] = {**case.kernels, "launches": case.launches}
     file.write_text(json.dumps(known))
 
 
