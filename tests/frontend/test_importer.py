@@ -14,7 +14,11 @@ from tf_stitch.frontend.tensorflow.export_table import EXPORTS
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import canonical_tensor, import_graph
 from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_attrs import WindowsAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Symbol
 
@@ -32,6 +36,15 @@ def _node(graph_def, name, op, inputs=(), **types):
 
 def test_every_op_kind_has_an_export() -> None:
     assert set(EXPORTS) == set(OpKind) - {OpKind.INPUT, OpKind.VARIABLE, OpKind.LOOP}
+
+
+def test_windows_are_exported() -> None:
+    """No op of TensorFlow's becomes windows, so that nothing else compares them."""
+    b = Builder()
+    x = b.input("x:0", DType.F32, (2, 9, 11, 4))
+    graph = TensorGraph("g", [("y", b.windows(x, WindowsAttrs((3, 2), (2, 3), (2, 3), (3, 1))))])
+    values = {"x:0": np.random.default_rng(0).standard_normal((2, 9, 11, 4)).astype(np.float32)}
+    np.testing.assert_array_equal(run_with_tensorflow(graph, values)["y"], interpret(graph, values)["y"])
 
 
 def test_legalisations_are_of_ops_that_exist_and_are_no_barriers() -> None:

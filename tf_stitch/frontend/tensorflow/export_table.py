@@ -111,6 +111,17 @@ def _pad(node: Node, x: Any, value: Any) -> Any:
     return tf.raw_ops.PadV2(input=x, paddings=paddings, constant_values=value)
 
 
+def _windows(node: Node, x: Any) -> Any:
+    a = node.attrs
+    assert isinstance(a, oa.WindowsAttrs)
+    axes = zip(a.counts, a.extents, a.strides, a.dilations, strict=True)
+    height, width = (np.arange(count)[:, None] * stride + np.arange(extent) * dilation
+                     for count, extent, stride, dilation in axes)
+    rows = tf.raw_ops.GatherV2(params=x, indices=height, axis=1)
+    both = tf.raw_ops.GatherV2(params=rows, indices=width, axis=3)
+    return tf.raw_ops.Transpose(x=both, perm=np.asarray((0, 1, 3, 2, 4, 5), np.int32))
+
+
 def _concat(node: Node, *xs: Any) -> Any:
     assert isinstance(node.attrs, oa.AxisAttrs)
     if len(xs) == 1:
@@ -244,6 +255,7 @@ EXPORTS: dict[K, Export] = {
     K.TRANSPOSE: _transpose,
     K.SLICE: _slice,
     K.PAD: _pad,
+    K.WINDOWS: _windows,
     K.CONCAT: _concat,
     K.GATHER: _gather,
     K.SCATTER: _scatter,
