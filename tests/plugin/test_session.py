@@ -64,3 +64,11 @@ def test_the_graph_is_not_edited(case: Lowered, stage: str, tmp_path: Path, monk
         else:
             assert rewriting.rewrite(item) is not None
     assert case.graph_def.SerializeToString(deterministic=True) == before
+
+
+def test_names_for_profilers_that_cannot_be_had_are_said(tmp_path: Path) -> None:
+    """As of a region that was dropped while a profiler asked: its kernels run without names."""
+    asked = Session(StitchConfig(cache_dir=tmp_path), None)
+    assert asked.labels(77, -1, (0,)) == {}
+    remarks = asked.report.document()["remarks"]
+    assert [(remark["stage"], remark["count"]) for remark in remarks] == [("profiler", 1)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tf_stitch.ir.graph import Node, TensorGraph, collect, users_of
+from tf_stitch.ir.matrices import ROW_BYTES, row_bytes
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.ir.strided_view import VIEWS
 from tf_stitch.planning.attention_choice import matmuls_of_attentions
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import Pattern, is_large_matmul, live_out
-from tf_stitch.transforms.pad_matmuls import is_aligned, padded
+from tf_stitch.planning.stitch_plan import Pattern, alone, is_large_matmul, live_out
+from tf_stitch.transforms.pad_matmuls import padded
 
 _IN_MEMORY = (OpKind.INPUT, OpKind.VARIABLE)
 
@@ -30,13 +31,14 @@ def matmuls_to_pad(graph: TensorGraph, times: PatternTimes) -> set[Node]:
 
 def _is_candidate(node: Node) -> bool:
     return (isinstance(node.attrs, DotAttrs) and node.type.is_static and bool(node.type.numel)
-            and all(o.type.is_static for o in node.operands) and is_large_matmul(node) and not is_aligned(node))
+            and all(o.type.is_static for o in node.operands) and is_large_matmul(node)
+            and row_bytes(node) < ROW_BYTES)
 
 
 def _gains(matmul: Node, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node], times: PatternTimes) -> bool:
     result = padded(matmul)
     dot = result if result.kind is OpKind.DOT else result.operands[0]
-    before, after = times.exact(_alone(matmul)), times.exact(_alone(dot))
+    before, after = times.exact(alone(matmul)), times.exact(alone(dot))
     copied = [new for old, new in zip(matmul.operands, dot.operands, strict=True)
               if new is not old and _lies_in_memory(old)]
     cut = result is not dot
@@ -58,7 +60,3 @@ def _copy_us(made: Node, times: PatternTimes) -> float:
     collect(made, {made.operands[0]}, nodes)
     found = times.exact(Pattern(tuple(nodes), (made,), frozenset()))
     return float("inf") if found is None else found
-
-
-def _alone(matmul: Node) -> Pattern:
-    return Pattern((matmul,), (matmul,), frozenset())

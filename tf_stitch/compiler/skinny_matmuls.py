@@ -10,7 +10,7 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.planning.attention_choice import matmuls_of_attentions
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern, is_large_matmul
+from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern, alone, is_large_matmul
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, changes
 
 
@@ -41,8 +41,8 @@ def _is_faster(matmul: Node, times: PatternTimes) -> bool:
     summed = _sum_us(matmul, times)
     if summed is None:
         return False
-    alone = times.exact(_alone(matmul))
-    return alone is None or summed < alone
+    called = times.exact(alone(matmul))
+    return called is None or summed < called
 
 
 def _sum_us(matmul: Node, times: PatternTimes) -> float | None:
@@ -53,10 +53,6 @@ def _sum_us(matmul: Node, times: PatternTimes) -> float | None:
     nodes: dict[Node, None] = {}
     collect(written, set(matmul.operands), nodes)
     return times.exact(Pattern(tuple(nodes), (written,), frozenset()))
-
-
-def _alone(matmul: Node) -> Pattern:
-    return Pattern((matmul,), (matmul,), frozenset())
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ TFS_WRAPPING(tfs_add, +) TFS_WRAPPING(tfs_sub, -) TFS_WRAPPING(tfs_mul, *)
   __device__ __forceinline__ float tfs_##name##f(float x) { return name##f(x); } \
   __device__ __forceinline__ double tfs_##name(double x) { return name(x); }
 TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(erfc) TFS_UNARY(rsqrt)
-// Functions for results that are rounded to halves: relative errors below 2^-16, a sixteenth of float16's spacing.
+// Functions for results that are rounded to halves: relative errors below 2^-16, a sixteenth of float16's spacing. What
+// is below 2^-126 may be 0.
 __device__ __forceinline__ float tfs_exp_half(float x) { return __expf(x); }
 __device__ __forceinline__ float tfs_sigmoid_half(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 // exp(-x*x) * P(t), t = 1 / (1 + 0.44 |x|); P is our fit of erfcx on [0, 12], relative error 5.2e-6.

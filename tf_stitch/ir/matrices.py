@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,22 @@ def terms_of(matmul: Node) -> int:
     """How many terms a static matmul (DOT) sums for each element."""
     assert isinstance(matmul.attrs, DotAttrs)
     return matmul.operands[0].type.dims[-2 if matmul.attrs.transpose_a else -1]
+
+
+def exchanges_last(node: Node) -> bool:
+    """Whether a node exchanges the last two axes."""
+    last = node.type.rank - 1
+    return isinstance(node.attrs, TransposeAttrs) and node.attrs.perm == (*range(last - 1), last, last - 1)
+
+
+ROW_BYTES = 16
+"""Of which all rows should begin at multiples, for copies to be as wide as tensor cores want them."""
+
+
+def row_bytes(matmul: Node) -> int:
+    """The largest power of two, of ROW_BYTES at most, of which rows of a static matmul's operands and result begin at
+    multiples."""
+    return math.gcd(ROW_BYTES, *(x.type.dims[-1] * x.type.dtype.size for x in (*matmul.operands, matmul)))
 
 
 @dataclass(frozen=True)

@@ -356,9 +356,8 @@ class RegionRegistry:
     def _labels(self, number: int, key: Key, built: Built) -> dict[int, str]:
         names = {name: name for name in names_of(self.region(number).graph)}
         if built.names and any(name not in names for nodes in built.executable.nodes for name in nodes):
-            place = PlacedRegion(number, self.region(number), CPU_ORDINAL, True)
             try:
-                names = _own_names(built, place.bound(key.shapes))
+                names = _own_names(built, self.bound(number, key.shapes))
             except (StitchError, ValueError) as error:  # the kernels are right all the same
                 self._report.remark("profiler", f"region {number}", f"its kernels have no names: {error}")
         return step_labels(built.executable, names)

@@ -296,6 +296,7 @@ class _Counter:
             for a in expr.args:
                 self._expression(a, times, simd, serial)
             dtype = (expr.args[0].dtype if expr.args else expr.dtype).compute
+            # Profiles have one table for both types of halves.
             self._op(DType.BF16 if expr.half else dtype, expr.kind, times, simd)
         elif isinstance(expr, k.Load):
             self._access(expr.buffer, expr.index, times, 1, simd, serial, False)

@@ -16,7 +16,7 @@ from tf_stitch.ir.activations import FUNCTIONS, Activation
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.fused_matmuls import FusedMatmul, as_fused_matmul, fused_matmuls
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout, terms_of, transposed_layout
+from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout, row_bytes, terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs, SliceAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.strided_view import matrices_read, path_to
@@ -220,13 +220,7 @@ class GemmLibrary(Library):
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
         *batch, m, n = (int(d) for d in root.type.dims)
         sizes = math.prod(batch), m, int(terms_of(root)), n
-        return profile.matmul_us(root.type.dtype.value, sizes, _row_bytes(root))
-
-
-def _row_bytes(matmul: Node) -> int:
-    """The largest power of two, of 16 at most, of which all rows of a static matmul begin at multiples."""
-    columns = [int(x.type.dims[-1]) for x in (*matmul.operands, matmul)]
-    return math.gcd(16, *(n * matmul.type.dtype.size for n in columns))
+        return profile.matmul_us(root.type.dtype.value, sizes, row_bytes(root))
 
 
 GEMM = GemmLibrary()

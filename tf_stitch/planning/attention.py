@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.matrices import exchanges_last, terms_of
 from tf_stitch.ir.op_attrs import ConstantAttrs, DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
@@ -292,12 +292,6 @@ def _matmul_in(scores: Node, users: Mapping[Node, Sequence[Node]], exchanged: bo
             if found is not None:
                 return found
     return None
-
-
-def exchanges_last(node: Node) -> bool:
-    """Whether a node exchanges the last two axes."""
-    last = node.type.rank - 1
-    return isinstance(node.attrs, TransposeAttrs) and node.attrs.perm == (*range(last - 1), last, last - 1)
 
 
 def _is_stored_so(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:

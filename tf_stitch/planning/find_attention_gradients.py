@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import exchanges_last
 from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.attention import MOST_NODES, Operand, exchanges_last, is_column
+from tf_stitch.planning.attention import MOST_NODES, Operand, is_column
 from tf_stitch.planning.attention_gradient import AttentionGradient, Factor, Sum, TrainedAttention, Users
 
 

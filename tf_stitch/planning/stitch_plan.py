@@ -151,6 +151,11 @@ def is_small_matmul(node: Node) -> bool:
         and terms <= LONGEST_SUM and not node.attrs.transpose_a
 
 
+def alone(node: Node) -> Pattern:
+    """A node that reads its operands from memory, and is stored."""
+    return Pattern((node,), (node,), frozenset())
+
+
 def is_large_matmul(node: Node) -> bool:
     """A matmul that only a library call computes."""
     return node.category is Category.CONTRACTION and not is_small_matmul(node)

@@ -320,7 +320,11 @@ class Session:
 
     def labels(self, region: int, device: int, key: tuple[int, ...]) -> dict[int, str]:
         """What a profiler is to call the steps of an executable, by their numbers."""
-        return self.registry.labels(region, device, Key.parse(key))
+        try:
+            return self.registry.labels(region, device, Key.parse(key))
+        except Exception as error:  # such as a region that was dropped: the kernels are right all the same
+            self.report.remark("profiler", f"region {region}", f"its kernels have no names: {error}")
+            return {}
 
     def _built(self, region: int, device: int, key: Key) -> Built:
         """

@@ -1,7 +1,7 @@
 """Depthwise convolutions as sums over windows: an element of a result is made of a few elements of one channel, which
 is little work for the bytes that it moves. So they are reductions, scheduled, costed and fused as any other op that is
-bound by memory; threads that are next to each other read neighbouring channels. A library's kernels for groups of one
-channel take several times as long."""
+bound by memory; threads that are next to each other read neighbouring channels. The kernels for groups of one
+channel that cuDNN's heuristic names take several times as long (docs/decisions/convolutions.md)."""
 
 from __future__ import annotations
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, with_operands
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.transforms.rewriter import replace_chosen
 
 MOST_ROWS = 16
 """Of a matmul that may be a sum: each reads the matrix once more, if only from a cache."""
@@ -30,14 +31,13 @@ class LowerGemvToReduction:
     name: str = "lower_gemv_to_reduction"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        chosen, new = self.chosen(graph), dict[Node, Node]()
-        for node in graph.nodes():
-            operands = tuple(new[o] for o in node.operands)
-            same = with_operands(node, operands)
-            written = as_sum(same) if node in chosen else same
-            assert written is not None
-            new[node] = written
-        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), bool(chosen))
+        return replace_chosen(graph, self.chosen(graph), _written)
+
+
+def _written(matmul: Node) -> Node:
+    written = as_sum(matmul)
+    assert written is not None
+    return written
 
 
 def changes(matmul: Node) -> bool:

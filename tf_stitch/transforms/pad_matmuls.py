@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, with_operands
-from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.matrices import ROW_BYTES, terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.transforms.rewriter import replace_chosen
 
-ROW_BYTES = 16
+_Made: TypeAlias = dict[tuple[Node, tuple[int, ...]], Node]
+"""Matrices, and rows and columns added to them."""
 
 
 @dataclass(frozen=True)
@@ -29,43 +32,19 @@ class PadMatmuls:
     name: str = "pad_matmuls"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        chosen = self.chosen(graph)
-        if not chosen:
-            return PassResult(graph, modified=False)
-        new: dict[Node, Node] = {}
-        made: dict[tuple[Node, tuple[int, ...]], Node] = {}  # one copy serves all matmuls that read it
-        for node in graph.nodes():
-            same = with_operands(node, tuple(new[o] for o in node.operands))
-            new[node] = _padded(same, made) if node in chosen else same
-        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), modified=True)
+        made: _Made = {}
+        return replace_chosen(graph, self.chosen(graph), lambda matmul: padded(matmul, made))
 
 
-def is_aligned(matmul: Node) -> bool:
-    """Whether all rows of a static matmul's operands and result begin at multiples of 16 bytes."""
-    return not _added(matmul)[1]
+def padded(matmul: Node, made: _Made | None = None) -> Node:
+    """The value of a static matmul that is not aligned, from one that is.
 
-
-def padded(matmul: Node) -> Node:
-    """The value of a static matmul that is not aligned, from one that is."""
-    return _padded(matmul, {})
-
-
-def _added(matmul: Node) -> tuple[tuple[int, int, int], bool]:
-    """Rows, terms and columns to add, and whether there are any."""
+    Args:
+        made: matrices with zeros so far: one serves all matmuls that read it.
+    """
+    made = {} if made is None else made
     assert isinstance(matmul.attrs, DotAttrs)
-    m, n = matmul.type.dims[-2:]
-    k = terms_of(matmul)
-    unit = ROW_BYTES // matmul.type.dtype.size
-    rows = -m % unit if matmul.attrs.transpose_a else 0
-    terms = 0 if matmul.attrs.transpose_a and not matmul.attrs.transpose_b else -k % unit
-    columns = -n % unit
-    return (rows, terms, columns), bool(rows or terms or columns)
-
-
-def _padded(matmul: Node, made: dict[tuple[Node, tuple[int, ...]], Node]) -> Node:
-    assert isinstance(matmul.attrs, DotAttrs)
-    (rows, terms, columns), _ = _added(matmul)
-    a, b = matmul.operands
+    (rows, terms, columns), (a, b) = _added(matmul), matmul.operands
     transposed = matmul.attrs.transpose_a, matmul.attrs.transpose_b
     a = _with_zeros(a, (terms, rows) if transposed[0] else (rows, terms), made)
     b = _with_zeros(b, (columns, terms) if transposed[1] else (terms, columns), made)
@@ -74,7 +53,19 @@ def _padded(matmul: Node, made: dict[tuple[Node, tuple[int, ...]], Node]) -> Nod
     return dot if dot.type.dims == dims else builder.slice(dot, [0] * len(dims), [1] * len(dims), dims)
 
 
-def _with_zeros(x: Node, added: tuple[int, int], made: dict[tuple[Node, tuple[int, ...]], Node]) -> Node:
+def _added(matmul: Node) -> tuple[int, int, int]:
+    """Rows, terms and columns to add."""
+    assert isinstance(matmul.attrs, DotAttrs)
+    m, n = matmul.type.dims[-2:]
+    k = terms_of(matmul)
+    unit = ROW_BYTES // matmul.type.dtype.size
+    rows = -m % unit if matmul.attrs.transpose_a else 0
+    terms = 0 if matmul.attrs.transpose_a and not matmul.attrs.transpose_b else -k % unit
+    columns = -n % unit
+    return rows, terms, columns
+
+
+def _with_zeros(x: Node, added: tuple[int, int], made: _Made) -> Node:
     """A matrix with rows and columns added."""
     if added == (0, 0):
         return x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from tf_stitch.errors import VerifyError
@@ -34,3 +34,16 @@ def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult[TensorG
             raise VerifyError("rules do not come to rest", node.loc)
         new[node] = current
     return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified)
+
+
+def replace_chosen(graph: TensorGraph, chosen: Collection[Node], replacement: Callable[[Node], Node]
+                   ) -> PassResult[TensorGraph]:
+    """The graph with each of `chosen` replaced by what is made of it, operands first: `replacement` gets the node with
+    new operands."""
+    if not chosen:
+        return PassResult(graph, modified=False)
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        same = with_operands(node, tuple(new[o] for o in node.operands))
+        new[node] = replacement(same) if node in chosen else same
+    return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified=True)

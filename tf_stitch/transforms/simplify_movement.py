@@ -7,6 +7,7 @@ from typing import cast
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.matrices import exchanges_last
 from tf_stitch.ir.op_attrs import DotAttrs, ShapeAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.pass_manager import PassResult
@@ -71,9 +72,7 @@ def _dot_of_transpose(node: Node) -> Node | None:
     flags = [node.attrs.transpose_a, node.attrs.transpose_b]
     operands = list(node.operands)
     for i, operand in enumerate(operands):
-        rank = operand.type.rank
-        if isinstance(operand.attrs, TransposeAttrs) and \
-                operand.attrs.perm == (*range(rank - 2), rank - 1, rank - 2):
+        if exchanges_last(operand):
             operands[i], flags[i] = operand.operands[0], not flags[i]
     if operands == list(node.operands):
         return None

@@ -7,9 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, users_of, with_operands
-from tf_stitch.ir.op_attrs import DotAttrs, TransposeAttrs
+from tf_stitch.ir.graph import Node, TensorGraph, users_of
+from tf_stitch.ir.matrices import exchanges_last
+from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.transforms.rewriter import replace_chosen
 
 
 @dataclass(frozen=True)
@@ -21,21 +23,9 @@ class TransposedResults:
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         nodes = graph.nodes()
         users, wanted = users_of(nodes), {n for _, n in graph.outputs}
-        chosen = {n for n in nodes if _exchanges_last(n) and isinstance(n.operands[0].attrs, DotAttrs)
+        chosen = {n for n in nodes if exchanges_last(n) and isinstance(n.operands[0].attrs, DotAttrs)
                   and len(users[n.operands[0]]) == 1 and n.operands[0] not in wanted}  # fmt: skip
-        if not chosen:
-            return PassResult(graph, modified=False)
-        new: dict[Node, Node] = {}
-        for node in nodes:
-            same = with_operands(node, tuple(new[o] for o in node.operands))
-            new[node] = _exchanged(same) if node in chosen else same
-        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), modified=True)
-
-
-def _exchanges_last(node: Node) -> bool:
-    rank = node.type.rank
-    return isinstance(node.attrs, TransposeAttrs) and rank > 1 and \
-        node.attrs.perm == (*range(rank - 2), rank - 1, rank - 2)
+        return replace_chosen(graph, chosen, _exchanged)
 
 
 def _exchanged(transpose: Node) -> Node:
