@@ -67,7 +67,7 @@ def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: d
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
                f"{milliseconds(plain)} by TensorFlow's ops: {plain / max(now, 1e-9):.2f}x; {gave_way} gave way")
     elif regions:
-        yield f"{len(regions)} regions, not timed against TensorFlow's ops (that takes 20 calls): times are predicted"
+        yield f"{len(regions)} regions, not timed against TensorFlow's ops (it takes ten calls): times are predicted"
     else:
         yield "no region has kernels"
     yield ""

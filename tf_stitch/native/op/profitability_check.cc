@@ -10,9 +10,15 @@
 namespace tf_stitch {
 namespace {
 
-constexpr int kSettlingCalls = 20;  // before the first sample: short-lived signatures are not sampled
-constexpr int kWarmUps = 2;         // of the fallback subgraph before a series: it is instantiated, and touches its memory
+// Before the first sample: libraries try their kernels in the third call, and a CUDA graph is made. Early calls of a
+// process are slow anyway, and who measures it leaves them out.
+constexpr int kSettlingCalls = 4;
+constexpr int kWarmUps = 1;         // of the fallback subgraph before a series: it is instantiated, and touches its memory
 constexpr int kSeries = 5;          // pairs; one series is enough to keep the stitched form
+// Fewer are, where each run of its kernels was shorter than each of the fallback subgraph: so many pairs, or one pair
+// where it was shorter by a factor on a device, whose times nothing else disturbs as much.
+constexpr int kClearPairs = 3;
+constexpr int kByFar = 2;
 // To give it up takes more, for nobody looks again: so many pairs, of which the fallback subgraph has to win so many. By
 // chance it does so one time in a hundred.
 constexpr int kPairsToGiveUp = 6 * kSeries, kWinsToGiveUp = 22;
@@ -145,7 +151,7 @@ void ProfitabilityCheck::End(CUstream stream, const Turn& turn, bool ok) {
 // host and device spends on it.
 bool ProfitabilityCheck::Collect(CUstream stream) {
   if (stream == nullptr) {
-    found_ = Add(pending_->shadow, pending_->start_ns);
+    found_ = Add(pending_->shadow, pending_->start_ns, false);
     pending_.reset();
     return true;
   }
@@ -155,25 +161,36 @@ bool ProfitabilityCheck::Collect(CUstream stream) {
   if (done == kCudaNotReady) return false;
   float milliseconds = 0;
   if (done == 0 && cuda.EventElapsedTime(&milliseconds, start_, stop_) == 0) {
-    found_ = Add(pending_->shadow, std::max(pending_->start_ns, static_cast<std::int64_t>(milliseconds * 1e6F)));
+    const auto device_ns = static_cast<std::int64_t>(milliseconds * 1e6F);
+    found_ = Add(pending_->shadow, std::max(pending_->start_ns, device_ns), true);
   }
   pending_.reset();
   return true;
 }
 
 // What follows from the times so far, if anything.
-std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, std::int64_t ns) {
+std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, std::int64_t ns, bool on_device) {
   (shadow ? fallback_ns_ : stitched_ns_).push_back(ns);
   const int pairs = static_cast<int>(fallback_ns_.size());
-  if (!shadow || pairs % kSeries != 0) return std::nullopt;
+  if (!shadow) return std::nullopt;
   const double stitched = Median(stitched_ns_), fallback = Median(fallback_ns_);
   Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3};
+  if (ClearlyFaster(on_device)) return outcome;
+  if (pairs % kSeries != 0) return std::nullopt;
   if (stitched <= kSlower * fallback) return outcome;
   if (pairs < kPairsToGiveUp) return std::nullopt;
   int wins = 0;
   for (int i = 0; i < pairs; ++i) wins += fallback_ns_[i] < stitched_ns_[i];
   if (wins >= kWinsToGiveUp) outcome.form = Form::kFallback;
   return outcome;
+}
+
+// Whether the kernels won all of the first pairs, whichever of their runs are compared.
+bool ProfitabilityCheck::ClearlyFaster(bool on_device) const {
+  const std::size_t pairs = fallback_ns_.size();
+  const std::int64_t stitched = *std::max_element(stitched_ns_.begin(), stitched_ns_.end());
+  const std::int64_t fallback = *std::min_element(fallback_ns_.begin(), fallback_ns_.end());
+  return (on_device && pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
 }
 
 void ProfitabilityCheck::Decide(Form form) {
