@@ -34,7 +34,7 @@ def layer(dtype: DType = F32, size: int = 6, extent: int = 3, stride: int = 1, c
 
 
 def summed(nodes: list[Node]) -> TensorGraph:
-    return DepthwiseToSums().run(region("g", nodes)).graph
+    return DepthwiseToSums(lambda node: True).run(region("g", nodes)).graph
 
 
 @pytest.mark.parametrize(("extent", "stride", "channels"), [(3, 1, 8), (5, 2, 3), (7, 1, 16)])

@@ -104,3 +104,33 @@ def test_a_filter_of_one_element_is_stored(scaled: bool) -> None:
 def test_a_cpu_has_none() -> None:
     with pytest.raises(ScheduleError, match="no kernel family and no library takes convolution"):
         compiled(region("g", [node_of(ConvolutionPass.FORWARD)]), CPU)
+
+
+def depthwise(kind: K, dtype: DType, stride: int = 1) -> Node:
+    """At 16 images of 56 x 56 x 96 by filters of 7 x 7."""
+    image, filters, result = (B.input(f"{name}:0", dtype, shape) for name, shape in (
+        ("x", (16, 56, 56, 96)), ("w", (96, 7, 7, 1)), ("y", (16, 56 // stride, 56 // stride, 96))))
+    attrs = ConvolutionAttrs((stride, stride), (1, 1), (3, 3), 96)
+    operands, size = {K.CONVOLUTION: ((image, filters), ()), K.CONVOLUTION_INPUT_GRAD: ((result, filters), (56, 56)),
+                      K.CONVOLUTION_FILTER_GRAD: ((image, result), (7, 7))}[kind]
+    return B.convolution(kind, *operands, replace(attrs, size=size))
+
+
+@pytest.mark.parametrize(("kind", "us"), [(K.CONVOLUTION, 41.7), (K.CONVOLUTION_INPUT_GRAD, 88.0),
+                                          (K.CONVOLUTION_FILTER_GRAD, 45.8)])
+def test_times_of_depthwise_ones(kind: K, us: float) -> None:
+    """As they were measured on an H200."""
+    assert CUDNN.measured_us(depthwise(kind, DType.BF16), H200.profile) == pytest.approx(us, rel=0.1)
+
+
+def test_what_was_not_timed() -> None:
+    assert CUDNN.measured_us(depthwise(K.CONVOLUTION, DType.F64), H200.profile) is None
+    assert CUDNN.measured_us(node_of(ConvolutionPass.FORWARD), H200.profile) is None
+
+
+def test_strided_gradients_of_images_are_slow() -> None:
+    dense, strided = (CUDNN.measured_us(depthwise(K.CONVOLUTION_INPUT_GRAD, DType.F32, stride), H200.profile)
+                      for stride in (1, 2))
+    assert dense is not None
+    assert strided is not None
+    assert strided > dense

@@ -40,7 +40,7 @@ def convolution(kind: OpKind, size: tuple[int, int], extent: tuple[int, int], st
 def unrolled(node: Node) -> bool:
     """Whether it became sums; they give the same."""
     before = region("g", [node])
-    after = same_values(before, DepthwiseToSums().run(before).graph)
+    after = same_values(before, DepthwiseToSums(lambda node: True).run(before).graph)
     return not any(n.category is Category.CONVOLUTION for n in after.nodes())
 
 
@@ -62,6 +62,20 @@ def test_windows(kind: OpKind, size: tuple[int, int], extent: tuple[int, int], s
     if node is not None:
         whole = padding <= min(dilation * (r - 1) for r in extent)
         assert unrolled(node) or (kind is OpKind.CONVOLUTION_INPUT_GRAD and (stride > 1 or not whole))
+
+
+@given(st.tuples(*[st.integers(1, 7)] * 2), st.tuples(*[st.integers(1, 4)] * 2), st.integers(1, 3), st.integers(1, 2),
+       st.integers(0, 3))  # fmt: skip
+def test_gradients_of_images_that_stay_the_librarys(size: tuple[int, int], extent: tuple[int, int], stride: int,
+                                                    dilation: int, padding: int) -> None:
+    """They are convolutions where each element has a window, and give the same."""
+    node = convolution(OpKind.CONVOLUTION_INPUT_GRAD, size, extent, stride, dilation, padding)
+    if node is not None:
+        before = region("g", [node])
+        after = same_values(before, DepthwiseToSums(lambda node: False).run(before).graph)
+        [kind] = [n.kind for n in after.nodes() if n.category is Category.CONVOLUTION]
+        whole = stride == 1 and padding <= min(dilation * (r - 1) for r in extent)
+        assert kind is (OpKind.CONVOLUTION if whole else OpKind.CONVOLUTION_INPUT_GRAD)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,6 +10,7 @@ from functools import partial
 from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
+from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
@@ -106,9 +107,11 @@ class CompiledRegion:
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
     """Tensor passes of the device's target, in order."""
     times = PatternCompiler(device, aligned, LARGE)
-    options = PassOptions(reuse, partial(matmuls_to_sum, times=times), partial(matmuls_to_pad, times=times),
-                          partial(attention_copies, times=times))
-    return target_of(device).passes(device, options)
+    target = target_of(device)
+    options = PassOptions(reuse, partial(matmuls_to_sum, times=times),
+                          partial(faster_as_sum, libraries=target.libraries, profile=device.profile),
+                          partial(matmuls_to_pad, times=times), partial(attention_copies, times=times))
+    return target.passes(device, options)
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],

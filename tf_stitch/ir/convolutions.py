@@ -34,10 +34,21 @@ def sizes_of(node: Node) -> ConvolutionSizes:
     return ConvolutionSizes(*image, *filters[:3], *out[1:3])
 
 
+def is_depthwise(node: Node) -> bool:
+    """Whether a static convolution, or the one that a node is a gradient of, has one filter for each channel."""
+    assert isinstance(node.attrs, ConvolutionAttrs)
+    z = sizes_of(node)
+    return node.attrs.groups == z.c == z.k > 1
+
+
+def multiplications_of(node: Node) -> int:
+    """Of elements of an image by those of filters, in a static convolution or a gradient of one."""
+    assert isinstance(node.attrs, ConvolutionAttrs)
+    z = sizes_of(node)
+    return z.n * z.p * z.q * z.k * z.r * z.s * (z.c // node.attrs.groups)
+
+
 def terms_of(node: Node) -> int:
     """How many terms a static convolution, or a gradient of one, sums for each element; of an input gradient, on
     average."""
-    assert isinstance(node.attrs, ConvolutionAttrs)
-    z = sizes_of(node)
-    multiplications = z.n * z.p * z.q * z.k * z.r * z.s * (z.c // node.attrs.groups)
-    return max(1, multiplications // max(1, node.type.numel))
+    return max(1, multiplications_of(node) // max(1, node.type.numel))

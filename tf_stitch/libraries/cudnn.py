@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tf_stitch.device.profile import DeviceProfile
+from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.ir import convolution_reference as reference
-from tf_stitch.ir.convolutions import ConvolutionSizes, sizes_of
+from tf_stitch.ir.convolutions import ConvolutionSizes, is_depthwise, multiplications_of, sizes_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
@@ -37,6 +37,13 @@ _PASSES = {OpKind.CONVOLUTION: ConvolutionPass.FORWARD, OpKind.CONVOLUTION_INPUT
            OpKind.CONVOLUTION_FILTER_GRAD: ConvolutionPass.FILTER_GRADIENT}
 _REFERENCES = {ConvolutionPass.FORWARD: reference.convolution, ConvolutionPass.INPUT_GRADIENT: reference.input_grad,
                ConvolutionPass.FILTER_GRADIENT: reference.filter_grad}
+
+_DEPTHWISE_US = 8.0
+_DEPTHWISE = {ConvolutionPass.FORWARD: {4: 0.116, 2: 0.217}, ConvolutionPass.INPUT_GRADIENT: {4: 0.110, 2: 0.091},
+              ConvolutionPass.FILTER_GRADIENT: {4: 0.062, 2: 0.190}}  # fmt: skip
+_STRIDED_DEPTHWISE_GRADIENT = 0.014
+"""A depthwise convolution: microseconds of the least, and what part of the lanes' additions it makes as
+multiplications, by bytes of an element. cuDNN 9.19 on an H200, at 8 sizes (docs/decisions/convolutions.md)."""
 
 WORDS = Record("ConvolutionSpec", """\
 A convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k], or a gradient of it. All
@@ -141,7 +148,17 @@ class ConvolutionLibrary(Library):
         return BoundCall(call, fused.nodes, (*((o, Mode.READ) for o in operands), (node, Mode.WRITE)))
 
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
-        return None  # by its bytes and operations
+        """Of depthwise ones; others are estimated by bytes and operations."""
+        attrs, size = root.attrs, root.type.dtype.size
+        assert isinstance(attrs, ConvolutionAttrs)
+        parts = _DEPTHWISE[_PASSES[root.kind]]
+        if not is_depthwise(root) or size not in parts:
+            return None
+        strided = root.kind is OpKind.CONVOLUTION_INPUT_GRAD and attrs.strides != (1, 1)
+        part = _STRIDED_DEPTHWISE_GRADIENT if strided else parts[size]
+        moved = sum(x.type.nbytes for x in (root, *root.operands))
+        computing = multiplications_of(root) / (part * profile.rate("float32", "add", 1))
+        return _DEPTHWISE_US + 1e-3 * max(computing, moved / interpolate(profile.bandwidth, moved))
 
 
 CUDNN = ConvolutionLibrary()

@@ -47,7 +47,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
     return (
         *SIMPLIFYING,
         ConvolutionsToMatmuls(),  # before matmuls are fused
-        DepthwiseToSums(),  # before sums are split
+        DepthwiseToSums(options.sum_depthwise),  # before sums are split
         TransposedResults(),
         FoldBatchIntoK(),  # before sums of columns are split
         FuseSummedMatmuls(),

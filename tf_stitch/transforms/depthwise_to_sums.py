@@ -1,15 +1,15 @@
 """Depthwise convolutions as sums over windows: an element of a result is made of a few elements of one channel, which
 is little work for the bytes that it moves. So they are reductions, scheduled, costed and fused as any other op that is
-bound by memory; threads that are next to each other read neighbouring channels. The kernels for groups of one
-channel that cuDNN's heuristic names take several times as long (docs/decisions/convolutions.md)."""
+bound by memory; threads that are next to each other read neighbouring channels. Large ones a library does faster
+(docs/decisions/convolutions.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.convolutions import ConvolutionSizes, sizes_of
+from tf_stitch.ir.convolutions import ConvolutionSizes, is_depthwise, sizes_of
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import ConvolutionAttrs, WindowsAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -22,20 +22,34 @@ MOST_TERMS = 121
 
 @dataclass(frozen=True)
 class DepthwiseToSums:
-    """Those of one filter a channel, and their gradients; of images only where windows are at every element."""
+    """Those of one filter a channel, and their gradients; of images only where windows are at every element. What stays
+    a convolution is none of gradients of images where there are windows at every element: libraries are slower with
+    those than with a convolution by turned filters.
 
+    Attributes:
+        chosen: whether one is better a sum than a library's call.
+    """
+
+    chosen: Callable[[Node], bool]
     name: str = "depthwise_to_sums"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        return rewrite(graph, (_sum,))
+        return rewrite(graph, (self._replaced,))
+
+    def _replaced(self, node: Node) -> Node | None:
+        attrs = node.attrs
+        if not isinstance(attrs, ConvolutionAttrs) or not all(x.type.is_static for x in (node, *node.operands)):
+            return None
+        if not is_depthwise(node) or not node.type.numel:
+            return None
+        if self.chosen(node):
+            return _sum(node, attrs)
+        return _convolution_of_gradient(node, attrs) if node.kind is OpKind.CONVOLUTION_INPUT_GRAD else None
 
 
-def _sum(node: Node) -> Node | None:
-    attrs = node.attrs
-    if not isinstance(attrs, ConvolutionAttrs) or not all(x.type.is_static for x in (node, *node.operands)):
-        return None
+def _sum(node: Node, attrs: ConvolutionAttrs) -> Node | None:
     z = sizes_of(node)
-    if not attrs.groups == z.c == z.k or z.r * z.s > MOST_TERMS or not node.type.numel:
+    if z.r * z.s > MOST_TERMS:
         return None
     if node.kind is OpKind.CONVOLUTION:
         return _forward(node, z, attrs)
@@ -53,14 +67,32 @@ def _forward(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -> Node:
 def _image_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -> Node | None:
     """An element gets of each window that it is in what that got, by the weight that it had there."""
     b, (gradient, filters) = Builder(node.loc), node.operands
-    reach = [d * (size - 1) for d, size in zip(attrs.dilations, (z.r, z.s), strict=True)]
-    before = [r - p for r, p in zip(reach, attrs.padding, strict=True)]
-    behind = [size + p - count for size, p, count in zip((z.h, z.w), attrs.padding, (z.p, z.q), strict=True)]
-    if attrs.strides != (1, 1) or min(*before, *behind) < 0:
+    around = _around_gradient(z, attrs)
+    if around is None:
         return None
-    seen = _seen(b, gradient, before, behind, WindowsAttrs((z.h, z.w), (z.r, z.s), (1, 1), attrs.dilations))
-    turned = b.slice(filters, (0, z.r - 1, z.s - 1, 0), (1, -1, -1, 1), filters.type.dims)
-    return _summed(b, seen, _weights(b, turned, z), node)
+    seen = _seen(b, gradient, around, around, WindowsAttrs((z.h, z.w), (z.r, z.s), (1, 1), attrs.dilations))
+    return _summed(b, seen, _weights(b, _turned(b, filters, z), z), node)
+
+
+def _convolution_of_gradient(node: Node, attrs: ConvolutionAttrs) -> Node | None:
+    """As _image_gradient, by a library."""
+    b, z, (gradient, filters) = Builder(node.loc), sizes_of(node), node.operands
+    around = _around_gradient(z, attrs)
+    if around is None:
+        return None
+    forward = replace(attrs, padding=around, size=())
+    return b.convolution(OpKind.CONVOLUTION, gradient, _turned(b, filters, z), forward)
+
+
+def _around_gradient(z: ConvolutionSizes, attrs: ConvolutionAttrs) -> tuple[int, int] | None:
+    """Zeros on each side of the gradient of what a convolution gave, so that each element of the image has a window;
+    None where windows are not at every element."""
+    high, wide = (d * (size - 1) - p for d, size, p in zip(attrs.dilations, (z.r, z.s), attrs.padding, strict=True))
+    return None if attrs.strides != (1, 1) or min(high, wide) < 0 else (high, wide)
+
+
+def _turned(b: Builder, filters: Node, z: ConvolutionSizes) -> Node:
+    return b.slice(filters, (0, z.r - 1, z.s - 1, 0), (1, -1, -1, 1), filters.type.dims)
 
 
 def _filter_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -> Node:

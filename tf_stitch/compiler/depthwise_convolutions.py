@@ -1,0 +1,31 @@
+"""Which depthwise convolutions are sums in kernels (transforms/depthwise_to_sums.py). Before anything is planned, so by
+the rates that kernels were measured to reach, docs/decisions/convolutions.md has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.device.profile import DeviceProfile, interpolate
+from tf_stitch.ir.convolutions import multiplications_of
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.libraries.call import Library
+from tf_stitch.libraries.registry import library_of
+
+_LEAST_US = 3.0
+_RATES = {OpKind.CONVOLUTION: 0.065, OpKind.CONVOLUTION_INPUT_GRAD: 0.065, OpKind.CONVOLUTION_FILTER_GRAD: 0.034}
+"""Multiplications as a part of what the device's lanes add."""
+
+
+def faster_as_sum(node: Node, libraries: Sequence[Library], profile: DeviceProfile) -> bool:
+    """Whether a static depthwise convolution, or a gradient of one, takes kernels less time than a library. A kernel
+    computes what follows, too: where the library computes the convolution, its result is written, and read again."""
+    library = library_of(node, libraries)
+    called = None if library is None else library.measured_us(node, profile)
+    if called is None:
+        return True
+    moved = sum(x.type.nbytes for x in (node, *node.operands))
+    computing = multiplications_of(node) / (_RATES[node.kind] * profile.rate("float32", "add", 1))
+    summed = _LEAST_US + 1e-3 * max(computing, moved / interpolate(profile.bandwidth, moved))
+    between = 2 * node.type.nbytes
+    return summed <= called + 1e-3 * between / interpolate(profile.bandwidth, between)
