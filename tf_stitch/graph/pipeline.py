@@ -23,6 +23,7 @@ from tf_stitch.graph.passes.relax_constants import RelaxConstants
 from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
 from tf_stitch.graph.state import GraphState
+from tf_stitch.graph.uploads import upload_inputs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.remote_stitching import Profiles
@@ -107,9 +108,11 @@ class FoundRegions:
         return [r for r in self.regions.regions if id(r) in self._fallbacks and self._fallbacks[id(r)] is None]
 
     def replaced(self, make_node: MakeNode) -> GraphDef:
-        """The graph with a node in the place of each region; what no region took of folded loops is put back."""
+        """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
+        of the host are copied to regions on GPUs."""
         graph_def = self._clustering.apply(self.regions.regions, make_node)
         put_back_loops(graph_def, self.state.sized)
+        upload_inputs(graph_def)
         return graph_def
 
 
