@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.differential.runner import region
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.skinny_matmuls import TimesWithSums, matmuls_to_sum
+from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.targets.target import LARGE
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
 
 B, F32 = Builder(), DType.F32
@@ -75,3 +78,10 @@ def test_the_time_of_a_matmul_is_that_of_the_faster_form() -> None:
     node = matmul(1, 20, 30)
     alone = Pattern((node,), (node,), frozenset())
     assert [TimesWithSums(Times(us)).exact(alone) for us in (FAST, SLOW, NO_KERNEL)] == [FAST, 1.0, 1.0]
+
+
+def test_a_gradient_of_few_weights_is_the_librarys() -> None:
+    """Of a convolution by 16 x 64 filters of 1 x 1 at 32 images of 112 x 112."""
+    x, y = (B.input(f"{name}:0", DType.F32, (401408, channels)) for name, channels in (("x", 16), ("y", 64)))
+    graph = region("g", [B.dot(x, y, transpose_a=True)])
+    assert not matmuls_to_sum(graph, PatternCompiler(H200, True, LARGE))

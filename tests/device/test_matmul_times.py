@@ -90,3 +90,19 @@ def test_many_small_matmuls_take_what_their_bytes_do() -> None:
 def test_bad_rates(wrong: dict[str, dict[str, float]]) -> None:
     with pytest.raises(ProfileError, match="matmul_rates"):
         parse_profile(H200.profile.document() | {"matmul_rates": wrong})
+
+
+@pytest.mark.parametrize(("sizes", "us"), [
+    ((1, 16, 401408, 64), 40.7), ((1, 96, 401408, 16), 52.6), ((1, 24, 100352, 72), 21.7), ((1, 16, 25088, 96), 11.1),
+    ((1, 16, 16384, 64), 9.1), ((1, 64, 100352, 256), 37.2), ((1, 40, 25088, 240), 14.6)])  # fmt: skip
+def test_many_terms_are_shared(sizes: tuple[int, int, int, int], us: float) -> None:
+    """What the library took on an H200, in TF32."""
+    batch, m, k, n = sizes
+    assert H200.profile.matmul_us("float32", sizes) == pytest.approx(us, rel=0.25)
+    turned = (batch, n, k, m)
+    assert n <= 16 or m > 16 or H200.profile.matmul_us("float32", turned) == H200.profile.matmul_us("float32", sizes)
+
+
+def test_more_rows_take_no_less() -> None:
+    found = [H200.profile.matmul_us("float32", (1, rows, 4096, 256)) for rows in (16, 17, 32, 64, 256)]
+    assert sorted(filter(None, found)) == found

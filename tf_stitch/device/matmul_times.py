@@ -32,6 +32,11 @@ class MatmulTimes:
         """Of the measured matmuls."""
         return self.axes[1][-1]
 
+    @property
+    def most_terms(self) -> int:
+        """Of the measured matmuls."""
+        return self.axes[2][-1]
+
     def at(self, sizes: Sizes) -> float:
         """Microseconds, by straight lines over the logarithms of sizes and times. Sizes below the grid take as long as
         its first; beyond its last, time grows with the size."""

@@ -105,12 +105,25 @@ class DeviceProfile:
         times = self._matmul_times.get(dtype) or self._matmul_times.get("float16" if dtype == "bfloat16" else dtype)
         if times is None:
             return None
+        if self.target != "cuda":
+            return times.at(sizes)
         batch, m, k, n = sizes
-        if self.target == "cuda" and m > times.most_rows:
-            if n > times.most_rows:
-                return self._large_matmul_us(dtype, sizes, row_bytes)
-            return times.at((batch, n, k, m))  # the transposed matmul
-        return times.at(sizes)
+        if m > times.most_rows >= n:
+            m, n = n, m  # the transposed matmul
+        few = self._few_rows_us(times, (batch, min(m, times.most_rows), k, n), _bytes_of(dtype, sizes))
+        if m <= times.most_rows:
+            return few
+        large = self._large_matmul_us(dtype, sizes, row_bytes)
+        return None if large is None else max(large, few)
+
+    def _few_rows_us(self, times: MatmulTimes, sizes: Sizes, moved: int) -> float:
+        """Of no more rows than were measured. Where there are more terms, processors share them: it takes the cube root
+        of what they are more (docs/decisions/skinny_matmuls.md), or what the bytes take."""
+        batch, m, k, n = sizes
+        if k <= times.most_terms:
+            return times.at(sizes)
+        shared = times.at((batch, m, times.most_terms, n)) * (k / times.most_terms) ** (1 / 3)
+        return max(shared, self.launch_us + 1e-3 * moved / interpolate(self.bandwidth, moved))
 
     def _large_matmul_us(self, dtype: str, sizes: Sizes, row_bytes: int) -> float | None:
         """By the rate of tensor cores, or by the bytes."""
@@ -119,7 +132,7 @@ class DeviceProfile:
         if not known:
             return None
         batch, m, k, n = sizes
-        moved = batch * (m * k + k * n + m * n) * (4 if dtype == "float32" else 2)
+        moved = _bytes_of(dtype, sizes)
         computing, moving = batch * m * k * n / known[max(known)], moved / interpolate(self.bandwidth, moved)
         aligned = max(computing, moving) + min(computing, moving) / 2  # a tile's first bytes and last results wait
         rate = known[max((row for row in known if row <= row_bytes), default=min(known))]
@@ -141,6 +154,12 @@ class DeviceProfile:
         large = {dtype: {str(row): rate for row, rate in known} for dtype, known in self.matmul_rates}
         return {"version": VERSION, **values, "rates": rates, "matmuls": matmuls, "matmul_rates": large,
                 "made": dict(self.made)}
+
+
+def _bytes_of(dtype: str, sizes: Sizes) -> int:
+    """Of the matrices of a matmul, each once."""
+    batch, m, k, n = sizes
+    return batch * (m * k + k * n + m * n) * (4 if dtype == "float32" else 2)
 
 
 def interpolate(curve: Curve, x: float) -> float:

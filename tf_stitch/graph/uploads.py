@@ -16,7 +16,8 @@ _REGIONS = frozenset({"StitchOp", "StitchStateOp"})
 
 
 def upload_inputs(graph_def: GraphDef) -> None:
-    """Puts a StitchUpload between each region on a GPU and a value of the host; regions of a device share it."""
+    """Puts a StitchUpload between each region on a GPU and a value of the host; regions of a device share it, for the
+    report it is the first one's."""
     nodes = {node.name: node for node in graph_def.node}
     made: dict[tuple[str, str], str] = {}
     for region in [n for n in graph_def.node if n.op in _REGIONS and device_type(n.device) == "GPU"]:
@@ -28,6 +29,7 @@ def upload_inputs(graph_def: GraphDef) -> None:
                 made[value] = f"{region.name}/upload_{i}"
                 upload = graph_def.node.add(name=made[value], op=UPLOAD, device=region.device, input=[region.input[i]])
                 upload.attr["T"].type = dtype
+                upload.attr["region"].i = region.attr["region"].i
             region.input[i] = made[value]
 
 

@@ -22,6 +22,7 @@ REGISTER_OP("StitchUpload")
     .Input("input: T")
     .Output("output: T")
     .Attr("T: type")
+    .Attr("region: int = 0")  // that was the first to want it
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape);
 
 class UploadOp final : public tensorflow::OpKernel {
