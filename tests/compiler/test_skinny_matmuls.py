@@ -85,3 +85,19 @@ def test_a_gradient_of_few_weights_is_the_librarys() -> None:
     x, y = (B.input(f"{name}:0", DType.F32, (401408, channels)) for name, channels in (("x", 16), ("y", 64)))
     graph = region("g", [B.dot(x, y, transpose_a=True)])
     assert not matmuls_to_sum(graph, PatternCompiler(H200, True, LARGE))
+
+
+def test_estimates_know_of_scattered_loads() -> None:
+    """As exact times do: large regions are planned by estimates alone."""
+    times = PatternCompiler(H200, True, LARGE)
+    rows = B.input("x:0", F32, (401408, 16))
+
+    def estimated(w: Node, transposed: bool) -> float:
+        dot = B.dot(rows, w, transpose_b=transposed)
+        result = B.exp(dot)
+        found = times.estimate(Pattern((dot, result), (result,), frozenset()))
+        assert found is not None
+        return found
+
+    together, apart = B.input("w:0", F32, (16, 32)), B.input("w:0", F32, (32, 16))
+    assert estimated(apart, True) > 2 * estimated(together, False)

@@ -118,3 +118,12 @@ def test_operands_of_a_concatenation_count_by_their_share(device: DeviceSpec, pa
     assert moved_bytes(program, work) == pytest.approx(2 * 4 * elements, rel=0.01)
     threads = program.grid * program.threads
     assert threads * (total(work.scalar, K.NEG) + total(work.vector, K.NEG)) == pytest.approx(elements, rel=0.01)
+
+
+def test_lines_that_a_warp_looks_up() -> None:
+    """Where elements lie side by side, and where each lies in a line of its own."""
+    program, work = only(H200, B.exp(x(64, 1024)))
+    threads = program.grid * program.threads
+    assert threads * work.lines / 32 == 2 * 4 * 64 * 1024 / 128, "each line once"
+    program, work = only(H200, B.exp(B.slice(x(1 << 16, 32), (0, 0), (1, 32), (1 << 16, 1))))
+    assert program.grid * program.threads * work.lines / 32 > 1 << 16

@@ -16,7 +16,7 @@ from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import rebind, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
-from tf_stitch.planning.estimate import call_us, estimate_us
+from tf_stitch.planning.estimate import call_us, estimate_us, scattered_ns
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import (
     Pattern,
@@ -125,7 +125,8 @@ class PatternCompiler:
         schedule = first_schedule(written, self._device, self._aligned)
         if schedule is None:
             return None
-        return estimate_us(written, self._device, schedule.mapping.grid, schedule.mapping.threads)
+        return estimate_us(written, self._device, schedule.mapping.grid, schedule.mapping.threads,
+                           scattered_ns(pattern, self._device))
 
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""

@@ -122,7 +122,7 @@ class DeviceProfile:
         batch, m, k, n = sizes
         if k <= times.most_terms:
             return times.at(sizes)
-        shared = times.at((batch, m, times.most_terms, n)) * (k / times.most_terms) ** (1 / 3)
+        shared = times.at((batch, m, times.most_terms, n)) * math.pow(k / times.most_terms, 1 / 3)
         return max(shared, self.launch_us + 1e-3 * moved / interpolate(self.bandwidth, moved))
 
     def _large_matmul_us(self, dtype: str, sizes: Sizes, row_bytes: int) -> float | None:

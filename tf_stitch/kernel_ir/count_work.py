@@ -13,7 +13,7 @@ from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
 from tf_stitch.kernel_ir.walk import bodies
-from tf_stitch.kernel_ir.work import LINE_BYTES, SIMD_LANES, Access, Work
+from tf_stitch.kernel_ir.work import CACHE_LINE_BYTES, LINE_BYTES, SIMD_LANES, Access, Work
 
 _ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpKind.MAXIMUM,
                 OpKind.MIN: OpKind.MINIMUM}
@@ -330,6 +330,20 @@ class _Counter:
         distinct = width * math.prod(float(v.extent) for v in self._loops if v.name in moving)
         stride = self._stride(buffer, index, simd, serial)
         self.work.accesses.append(Access(buffer, count, min(count, distinct), width, stride, store))
+        if self._thread is not None:
+            self.work.lines += count / width * self._lines(index, width, self._dtypes[buffer].size, stride)
+
+    def _lines(self, index: Index, width: int, size: int, stride: int | None) -> int:
+        """Lines of the first cache in which threads of a warp find their elements."""
+        assert self._thread is not None
+        if stride is None:
+            return self._warp
+        if stride == 0:
+            return 1
+        if stride == width:
+            return max(1, self._warp * width * size // CACHE_LINE_BYTES)
+        places = (index.value({self._thread: thread}) for thread in range(min(self._warp, self._threads)))
+        return len({place * size // CACHE_LINE_BYTES for place in places})
 
     def _names(self, index: Index) -> frozenset[str]:
         """Variables that an index depends on."""

@@ -9,6 +9,8 @@ from tf_stitch.ir.op_kinds import OpKind
 
 SECTOR_BYTES = 32
 """What memory moves at least."""
+CACHE_LINE_BYTES = 128
+"""What a GPU's first cache looks up at a time."""
 LINE_BYTES = 64
 """Bytes that stay at hand between neighbouring accesses of one thread."""
 SIMD_LANES = 8
@@ -53,6 +55,7 @@ class Work:
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
         multiply_adds: multiplications with additions by tensor cores, in TF32.
+        lines: a GPU's: lines of the first cache that its warp's loads and stores look up, each for itself.
     """
 
     vector: dict[Op, float] = field(default_factory=dict)
@@ -68,3 +71,4 @@ class Work:
     registers: int = 0
     shared_bytes: int = 0
     multiply_adds: float = 0
+    lines: float = 0

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
@@ -33,6 +34,8 @@ no kernel family takes it."""
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
 load, compute and store at the same times, unless they prefetch."""
+LANES = 128
+"""Of a streaming multiprocessor, which looks up a line of its first cache in the time of an addition in each."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
 after 4 cycles."""
@@ -165,6 +168,8 @@ def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: Devi
     threads = program.grid * max(program.threads, device.warp)
     together = min(resident, share) * max(program.threads, device.warp)
     compute = threads * ops * 1e-3 * uneven / min(1.0, together / SATURATING_THREADS)
+    near = threads / device.warp * work.lines * LANES / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
+    compute = max(compute, near * 1e-3 * uneven)
     tensor_ns = work.multiply_adds / (TENSOR_RATE * device.processors)
     compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)
     waves = math.ceil(program.grid / (resident * device.processors))

@@ -7,12 +7,8 @@ from collections.abc import Mapping
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.graph.uploads import UPLOAD
-from tf_stitch.graph.validation import STITCH_OPS
+from tf_stitch.graph.validation import OWN_OPS
 from tf_stitch.report.entries import NodeEntry
-
-
-_OURS = STITCH_OPS | {UPLOAD}
 
 
 def node_entries(graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str]) -> list[NodeEntry]:
@@ -28,4 +24,4 @@ def node_entries(graph_def: GraphDef, region_of: Mapping[str, int], reasons: Map
 
 
 def _region(node: NodeDef, region_of: Mapping[str, int]) -> int | None:
-    return node.attr["region"].i if node.op in _OURS else region_of.get(node.name)
+    return node.attr["region"].i if node.op in OWN_OPS else region_of.get(node.name)
