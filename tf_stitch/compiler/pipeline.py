@@ -14,7 +14,7 @@ from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
-from tf_stitch.compiler.skinny_matmuls import matmuls_to_sum
+from tf_stitch.compiler.skinny_matmuls import matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
@@ -110,7 +110,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
     target = target_of(device)
     options = PassOptions(reuse, partial(matmuls_to_sum, times=times),
                           partial(faster_as_sum, libraries=target.libraries, profile=device.profile),
-                          partial(matmuls_to_pad, times=times), partial(attention_copies, times=times))
+                          partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
+                          partial(attention_copies, times=times))
     return target.passes(device, options)
 
 

@@ -255,7 +255,8 @@ class _Counter:
     @_rules(k.Matmul)
     def _matmul(self, stmt: k.Matmul, times: float, simd: Var | None, serial: Var | None) -> None:
         """Plain operands are there when their turn comes, but for the first; a computed one is waited for in every
-        step, for as long as it is not in fewer."""
+        step, for as long as it is not in fewer. Parts are short: what they have under way is soon there, and waited
+        for."""
         shape, tiling = stmt.shape, stmt.tiling
         results = times * tiling.rows * tiling.columns / tiling.threads
         self.work.multiply_adds += results * shape.k * shape.dtype.size / 4
@@ -267,8 +268,9 @@ class _Counter:
             else:
                 self.body(body, elements / operand.vector, None, None)
         steps = tiling.steps(shape)
-        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (steps + 2) * times
-        self._loading = 1.0
+        waits = steps + 2 if tiling.parts == 1 else 2
+        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + waits * times
+        self._loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
         self.close_round(times)
         self.body(stmt.finish, results / shape.vector, None, None)
         self.work.elements += 2 * results

@@ -142,7 +142,8 @@ def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: 
 def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
     form = "x".join(map(str, (shape.matrices, shape.m, shape.k, shape.n)))
-    yield (f"{indent}matmul {form} {shape.dtype.value} by {tiling.row_warps}x{tiling.column_warps} warps, "
+    parts = f"{tiling.parts} times " if tiling.parts > 1 else ""
+    yield (f"{indent}matmul {form} {shape.dtype.value} by {parts}{tiling.row_warps}x{tiling.column_warps} warps, "
            f"tiles {tiling.rows}x{tiling.columns}, {tiling.stages} stages of {tiling.words} words:")
     for name, buffer, operand, place, body in (("a", stmt.a, shape.a, stmt.a_place, stmt.load_a),
                                                ("b", stmt.b, shape.b, stmt.b_place, stmt.load_b)):
