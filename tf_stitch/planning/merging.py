@@ -36,11 +36,11 @@ class MergeOptions:
 def merged_patterns(part: Part, options: MergeOptions) -> list[int]:
     """Sets of two nodes or more that can be one kernel; every intermediate set is a candidate."""
     found: dict[int, None] = {}
-    siblings = _siblings(part)
+    siblings, products = _siblings(part), _products(part)
     for edges in (part.edges, part.edges[::-1]) if options.thorough else (part.edges,):
         groups = AcyclicContraction(range(len(part.nodes)), part.edges)
         masks = [1 << i for i in range(len(part.nodes))]
-        for pairs in (edges, siblings, edges) if options.thorough else (edges, siblings):
+        for pairs in (products, edges, siblings, edges) if options.thorough else (products, edges, siblings):
             for a, b in pairs:
                 _try_merge(part, groups, masks, a, b, options.size, found)
     return list(found)
@@ -61,6 +61,18 @@ def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a:
     if groups.merge(a, b):
         masks[groups.find(a)] = union
         found[union] = None
+
+
+def _products(part: Part) -> list[Edge]:
+    """What is larger than what it is made of and is reduced at once, such as the products of a matmul that is a sum:
+    whoever took them without the sum would have to write them."""
+    found: list[Edge] = []
+    for a, b in part.edges:
+        node, reduction = part.nodes[a], part.nodes[b]
+        larger = all(operand.type.numel < node.type.numel for operand in node.operands[:1])
+        if larger and reduction.category is Category.REDUCTION and reduction.operands[0] is node:
+            found.append((a, b))
+    return found
 
 
 def _siblings(part: Part) -> list[Edge]:
