@@ -15,6 +15,9 @@ from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern, alone, is_larg
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, changes
 from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 
+MOST_TERMS = 4096
+"""Of such a matmul: a block reads all terms of its columns, for which a processor alone takes 7 us, whatever the model
+says of the whole device."""
 SURELY = 0.8
 """Of a library's measured time, what a kernel of ours may be predicted to take: predictions of it were not measured."""
 
@@ -38,7 +41,7 @@ def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
 
 def _has_few_rows(node: Node) -> bool:
     return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands) \
-        and 0 < node.type.dims[-2] <= MOST_ROWS and not changes(node)
+        and 0 < node.type.dims[-2] <= MOST_ROWS and not changes(node) and terms_of(node) <= MOST_TERMS
 
 
 def _multiplies_faster(matmul: Node, times: PatternTimes) -> bool:
