@@ -93,8 +93,8 @@ def _single(queries: int, keys: int, columns: tuple[int, int], dtype: DType, dev
     cannot share."""
     vector = VECTOR_BYTES // dtype.size
     lanes = 1 << (max(columns) // vector - 1).bit_length()
-    if queries > FEW_QUERIES or not device.simt or not 0 < lanes <= device.warp or dtype not in (DType.F32, DType.F16, DType.BF16) \
-            or any(n % vector for n in columns):
+    shared = 0 < lanes <= device.warp and not any(n % vector for n in columns)
+    if queries > FEW_QUERIES or not device.simt or not shared or dtype not in (DType.F32, DType.F16, DType.BF16):
         return None
     warps = 1
     while warps < MOST_WARPS and warps * device.warp // lanes * MOST_STEPS < keys:

@@ -55,8 +55,8 @@ class Tile(NamedTuple):
 TILES = {(128, 256): Tile(2, 4, 16, 0.95), (128, 128): Tile(2, 2, 16, 1.0), (128, 64): Tile(2, 2, 16, 1.15),
          (64, 128): Tile(2, 2, 16, 1.15), (64, 64): Tile(2, 2, 32, 1.35), (32, 64): Tile(1, 4, 32, 1.8),
          (16, 64): Tile(1, 1, 16, 1.7, 8), (16, 32): Tile(1, 1, 16, 1.9, 8), (16, 16): Tile(1, 1, 16, 2.2, 8)}
-"""By rows and columns of a block's results. Those of 16 rows are for matmuls that have no more: each warp brings terms of
-its own from memory and waits for no other, so that a block has most of what it reads under way at once."""
+"""By rows and columns of a block's results. Those of 16 rows are for matmuls that have no more: each warp brings terms
+of its own from memory and waits for no other, so that a block has most of what it reads under way at once."""
 STAGES, COMPUTED_STAGES = 4, 3
 """Of operands in shared memory; where one is computed, which is under way in registers, too."""
 OWN_REGISTERS = 64

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import Shape, TensorType, static_shape
 
-
 RARE = {"rare": True}
 """Of a field that texts leave out where it has its default."""
 

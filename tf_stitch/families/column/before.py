@@ -1,5 +1,5 @@
-"""Short reductions that columns wait for: every block of the kernel has them by itself, all its threads together, before
-it begins with its columns. What a norm knows of a single row costs each block a few loads so, and no launch."""
+"""Short reductions that columns wait for: every block of the kernel has them by itself, all its threads together,
+before it begins with its columns. What a norm knows of a single row costs each block a few loads so, and no launch."""
 
 from __future__ import annotations
 
