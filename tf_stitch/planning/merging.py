@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.part import Part
@@ -64,15 +64,17 @@ def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a:
 
 
 def _products(part: Part) -> list[Edge]:
-    """What is larger than what it is made of and is reduced at once, such as the products of a matmul that is a sum:
-    whoever took them without the sum would have to write them."""
-    found: list[Edge] = []
-    for a, b in part.edges:
-        node, reduction = part.nodes[a], part.nodes[b]
-        larger = all(operand.type.numel < node.type.numel for operand in node.operands[:1])
-        if larger and reduction.category is Category.REDUCTION and reduction.operands[0] is node:
-            found.append((a, b))
-    return found
+    """Products that are larger than what the part makes them of, and that are summed alone, as those of a matmul that
+    is a sum: whoever took them without the sum would have to write them."""
+    inside = set(part.nodes)
+
+    def is_larger(node: Node) -> bool:
+        """Than each of its operands, but what lies in memory, perhaps in another type."""
+        made = [o for o in node.operands if o in inside and (o.kind is not OpKind.CAST or o.operands[0] in inside)]
+        return bool(made) and all(o.type.numel < node.type.numel for o in made)
+
+    return [(a, b) for a, b in part.edges if part.nodes[b].kind is OpKind.SUM and part.nodes[a].kind is OpKind.MUL
+            and part.facts.users[part.nodes[a]] == [part.nodes[b]] and is_larger(part.nodes[a])]
 
 
 def _siblings(part: Part) -> list[Edge]:
