@@ -87,17 +87,18 @@ class LanguageModel(keras.layers.Layer):
     def logits(self, text: Any, cache: Any, at: Any) -> tuple[Any, Any]:
         """Of words [batch, n] at places `at` ... at + n - 1: [batch, n, vocabulary], and the cache with them."""
         places = ops.slice(ops.convert_to_tensor(self.places.embeddings), [at, 0], [text.shape[1], self._config.width])
-        x = self.words(text) + places
+        x = self.words(text) + ops.cast(places, self.compute_dtype)
         caches = []
         for i, layer in enumerate(self.decoders):
             x, new = layer(x, cache[:, i], at=at)
             caches.append(new)
-        logits = ops.matmul(self.norm(x), ops.transpose(ops.convert_to_tensor(self.words.embeddings)))
-        return logits, ops.stack(caches, axis=1)
+        table = ops.cast(ops.convert_to_tensor(self.words.embeddings), self.compute_dtype)
+        return ops.matmul(self.norm(x), ops.transpose(table)), ops.stack(caches, axis=1)
 
     def cache(self, batch: Any) -> Any:
         config = self._config
-        return ops.zeros((batch, config.layers, 2, config.length, config.heads, config.width // config.heads))
+        shape = (batch, config.layers, 2, config.length, config.heads, config.width // config.heads)
+        return ops.zeros(shape, self.compute_dtype)
 
     def train_loss(self, batch: Tensors) -> Any:
         text = batch["text"]

@@ -1,6 +1,7 @@
 """Times the decoding of models/decoding.py: TensorFlow, XLA and tf_stitch in a process each, call by call in turns.
 
     python -m tools.decode_benchmark                                  GPT-2 6x768, 96 words, batch 1, float32
+    python -m tools.decode_benchmark --batch=16 --policy=mixed_bfloat16
     python -m tools.decode_benchmark --config=medium --batch=16 --turns=5 --backends=tf,stitch
 
 Prints milliseconds of a call (medians, and the quartiles; and of processors, which tell more where others are at work),
@@ -21,14 +22,15 @@ _CONFIG = flags.DEFINE_string("config", "paper", "of models/decoding.py")
 _BATCH = flags.DEFINE_integer("batch", 1, "texts at once")
 _SAMPLER = flags.DEFINE_enum("sampler", "likeliest", ["likeliest", "draw"], "how words are chosen")
 _TF32 = flags.DEFINE_boolean("tf32", True, "whether matmuls on GPUs may be TF32; without it texts have to be equal")
+_POLICY = flags.DEFINE_string("policy", "float32", "of element types; mixed_bfloat16, for example")
 _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "of tf, xla, stitch")
 _WARM_UP = flags.DEFINE_integer("warm_up", 24, "calls of tf_stitch before those that are timed: its check takes 20")
 _TURNS = flags.DEFINE_integer("turns", 15, "calls of each that are timed")
 
 
 def main(_: Sequence[str]) -> None:
-    workers = {name: Worker("decode_worker", _CONFIG.value, _BATCH.value, _SAMPLER.value, _TF32.value, name,
-                            backend=BACKENDS[name]) for name in _BACKENDS.value}
+    workers = {name: Worker("decode_worker", _CONFIG.value, _BATCH.value, _SAMPLER.value, _TF32.value,
+                            _POLICY.value, name, backend=BACKENDS[name]) for name in _BACKENDS.value}
     first = {}
     for worker in workers.values():
         worker.wait()
@@ -44,7 +46,8 @@ def main(_: Sequence[str]) -> None:
             answer = worker.ask(1)
             seconds[name] += answer["seconds"]
             processor[name] += answer["processor"]
-    print(f"{_CONFIG.value}, batch {_BATCH.value}, {_SAMPLER.value}, medians of {_TURNS.value} calls in turns")
+    print(f"{_CONFIG.value}, batch {_BATCH.value}, {_SAMPLER.value}, {_POLICY.value}, "
+          f"medians of {_TURNS.value} calls in turns")
     for name, times in seconds.items():
         low, middle, high = (1e3 * x for x in statistics.quantiles(times, n=4))
         same = first[name]["texts"] == next(iter(first.values()))["texts"]

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 
 from tests.differential.runner import region
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.skinny_matmuls import TimesWithSums, matmuls_to_sum
+from tf_stitch.compiler.skinny_matmuls import MOST_TERMS, SURELY, TimesWithSums, matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern
 from tf_stitch.targets.target import LARGE
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
 
@@ -101,3 +102,31 @@ def test_estimates_know_of_scattered_loads() -> None:
 
     together, apart = B.input("w:0", F32, (16, 32)), B.input("w:0", F32, (32, 16))
     assert estimated(apart, True) > 2 * estimated(together, False)
+
+@dataclass
+class TimesOfKernels(Times):
+    """A library's call takes 1 us, a kernel that multiplies `kernel_us`."""
+
+    sum_us: float | None = None
+    kernel_us: float | None = None
+
+    def exact(self, pattern: Pattern) -> float | None:
+        attrs = pattern.nodes[0].attrs
+        return self.kernel_us if isinstance(attrs, DotAttrs) and attrs.in_kernel else super().exact(pattern)
+
+
+def multiplied(node: Node, kernel_us: float | None) -> bool:
+    return matmuls_to_multiply(region("g", [node]), TimesOfKernels(kernel_us=kernel_us)) == {node}
+
+
+def test_a_kernel_multiplies_few_rows_where_that_is_surely_faster() -> None:
+    assert multiplied(matmul(16, 64, 96), SURELY - 0.01)
+    assert not multiplied(matmul(16, 64, 96), SURELY + 0.01)
+    assert not multiplied(matmul(16, 64, 96), NO_KERNEL)
+
+
+def test_a_library_multiplies_many_rows_and_sizes_that_change() -> None:
+    assert not multiplied(matmul(MOST_ROWS + 1, 64, 96), FAST)
+    assert not multiplied(matmul(size("n", 16), 64, 96), FAST)
+    assert not multiplied(matmul(16, SMALL_MATMUL, 96), FAST), "planning can inline it"
+    assert not multiplied(matmul(16, MOST_TERMS + 1, 96), FAST), "few blocks would read it all"

@@ -110,7 +110,11 @@ GRAPHS = {
     "joined": joined(),
     "mixed_precision": mixed_precision(),
     "dropped": dropped(),
-    "one_matrix": one_matrix()}
+    "one_matrix": one_matrix(),
+    "one_query": plain(queries=1, keys=97, size=64, width=64, score=padding),
+    "two_queries": plain(F16, queries=2, keys=300, size=48, width=80),
+    "one_query_bf16": plain(BF16, queries=1, keys=37, size=64, width=48),
+    "one_query_of_many_keys": plain(queries=1, keys=1300, size=128, width=24, score=causal)}
 BLOCKS = 2
 """Of a launch that are run, the last ones."""
 

@@ -239,3 +239,13 @@ def test_several_columns_are_inlined(turned: str) -> None:
     values = random_values(written)
     got, want = interpret(written, values), interpret(region("matmul", [dot]), values)
     np.testing.assert_allclose(got["o0"], want["o0"], rtol=1e-4, atol=1e-4)
+
+
+def test_products_are_merged_with_their_sum_before_all_else() -> None:
+    """gelu(x) w, summed: whoever took the products alone would write them."""
+    x, w = B.input("x", F32, (64, 1)), B.input("w", F32, (64, 32))
+    nodes = [B.exp(x)]
+    nodes.append(B.mul(nodes[0], w))
+    nodes.append(B.sum(nodes[1], [0]))
+    part = part_of(nodes, MadeUpTimes())
+    assert merged_patterns(part, MergeOptions())[0] == mask_of([1, 2])

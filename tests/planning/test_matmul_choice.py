@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.differential import patterns as p
@@ -43,6 +45,25 @@ def test_by_default_a_library_has_all_matmuls() -> None:
     result = compile_region(*_arguments(region("g", scaled_gelu(BF16))), CompileOptions(H200))
     assert MATMUL.name not in families(result)
     assert len(result.calls) == 1
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_few_rows_are_a_kernel_s_with_what_follows_through_reshapes(dtype: DType) -> None:
+    """A layer of a decoder: its results have an axis more, and gelu is none that the library knows."""
+    product = B.dot(B.reshape(x("x", dtype, 16, 1, 768), (16, 768)), x("w", dtype, 768, 512))
+    biased = B.add(B.reshape(product, (16, 1, 512)), x("b", dtype, 512))
+    graph = region("g", [p.gelu_erf(biased)])
+    result = compile_region(*_arguments(graph), CompileOptions(H200))
+    assert families(result) == [MATMUL.name]
+    assert not result.calls
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
+def test_many_rows_or_exact_products_stay_the_library_s() -> None:
+    for m, device in ((17, H200), (16, replace(H200, tf32=False))):
+        graph = region("g", [dense(F32, m, 768, 512)])
+        assert len(compile_region(*_arguments(graph), CompileOptions(device)).calls) == 1
 
 
 def _arguments(graph: TensorGraph) -> tuple[TensorGraph, tuple[str, ...], tuple[str, ...]]:

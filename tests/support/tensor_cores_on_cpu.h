@@ -50,6 +50,7 @@ inline void tfs_load_transposed(uint32_t (&matrices)[4], const void* row) {
 struct tfs_tf32 {
   using Storage = float;
   static constexpr int PER_WORD = 1;
+  static float value(uint32_t word, int) { return __uint_as_float(word); }
   static uint32_t operand(uint32_t word) { return (word + 0x1000u) & ~0x1fffu; }
   static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     tfs_emulated_mma<1>(c, a, b0, b1, [](uint32_t word, int) {
@@ -64,6 +65,7 @@ struct tfs_half {
   static uint32_t operand(uint32_t word) { return word; }
 };
 struct tfs_f16 : tfs_half {
+  static float value(uint32_t word, int i) { return tfs_from_half((uint16_t)(word >> 16 * i)); }
   static uint32_t pack(float low, float high) {
     return tfs_to_half(low) | (uint32_t)tfs_to_half(high) << 16;
   }
@@ -72,6 +74,7 @@ struct tfs_f16 : tfs_half {
   }
 };
 struct tfs_bf16 : tfs_half {
+  static float value(uint32_t word, int i) { return __uint_as_float(word >> 16 * i << 16); }
   static uint32_t pack(float low, float high) {
     const auto rounded = [](float f) { const uint32_t b = __float_as_uint(f); return (b + 0x7fff + (b >> 16 & 1)) >> 16; };
     return rounded(low) | rounded(high) << 16;

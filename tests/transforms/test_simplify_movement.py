@@ -8,6 +8,7 @@ from tests.differential.runner import random_values, region
 from tests.transforms.kinds import kinds
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 
@@ -40,3 +41,23 @@ def test_movement_that_stays() -> None:
     assert kinds(p, B.transpose(X, (1, 0))) == ["transpose"]
     row, column = B.input("r:0", F32, (1, 6)), B.input("c:0", F32, (4, 1))
     assert kinds(p, B.add(B.broadcast(row, (2, 4, 6)), column)) == ["broadcast", "add"], "nothing else gives the shape"
+
+
+def halves(whole: Node) -> list[Node]:
+    """Keys and values of the second of three layers of a cache [2, 3, 2, 9, 4], as a decoder cuts them out."""
+    layer = B.reshape(B.slice(whole, (0, 1, 0, 0, 0), (1,) * 5, (2, 1, 2, 9, 4)), (2, 2, 9, 4))
+    return [B.reshape(B.slice(layer, (0, half, 8, 0), (1, 1, -2, 1), (2, 1, 4, 4)), (2, 4, 4)) for half in (0, 1)]
+
+
+def test_slices_of_slices_are_one_each() -> None:
+    graph = region("g", halves(B.input("x:0", F32, (2, 3, 2, 9, 4))))
+    result = SimplifyMovement().run(graph).graph
+    assert [n.kind.value for n in result.nodes()] == ["input", "slice", "reshape", "slice", "reshape"]
+    values = random_values(graph)
+    for key, wanted in interpret(graph, values).items():
+        np.testing.assert_array_equal(interpret(result, values)[key], wanted)
+
+
+def test_a_slice_of_other_axes_than_a_slice_has_stays() -> None:
+    split = B.reshape(B.slice(X, (1, 0), (1, 1), (2, 6)), (4, 3))
+    assert kinds(SimplifyMovement(), B.slice(split, (0, 1), (1, 1), (4, 1))) == ["slice", "reshape", "slice"]

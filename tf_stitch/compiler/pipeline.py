@@ -11,10 +11,11 @@ from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
 from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
+from tf_stitch.compiler.fetch_ahead import fetch_ahead
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
-from tf_stitch.compiler.skinny_matmuls import matmuls_to_sum
+from tf_stitch.compiler.skinny_matmuls import matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
@@ -110,7 +111,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
     target = target_of(device)
     options = PassOptions(reuse, partial(matmuls_to_sum, times=times),
                           partial(faster_as_sum, libraries=target.libraries, profile=device.profile),
-                          partial(matmuls_to_pad, times=times), partial(attention_copies, times=times))
+                          partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
+                          partial(attention_copies, times=times))
     return target.passes(device, options)
 
 
@@ -198,7 +200,8 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
     # After cooperative fusion, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
-    return plan, reverse_block_order(work, options.device) if options.device.simt else work
+    work = reverse_block_order(work, options.device) if options.device.simt else work
+    return plan, fetch_ahead(work, options.device)
 
 
 def _footprint(graph: TensorGraph) -> int:

@@ -1,4 +1,5 @@
-"""Which matmuls of a matrix and one vector, or a few, become sums (transforms/lower_gemv_to_reduction.py)."""
+"""Which matmuls of a matrix and one vector, or a few, become sums (transforms/lower_gemv_to_reduction.py), and which a
+kernel of ours multiplies by tensor cores (transforms/matmuls_to_kernels.py)."""
 
 from __future__ import annotations
 
@@ -12,6 +13,13 @@ from tf_stitch.planning.attention_choice import matmuls_of_attentions
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern, alone, is_large_matmul
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, changes
+from tf_stitch.transforms.matmuls_to_kernels import in_kernel
+
+MOST_TERMS = 4096
+"""Of such a matmul: a block reads all terms of its columns, for which a processor alone takes 7 us, whatever the model
+says of the whole device."""
+SURELY = 0.8
+"""Of a library's measured time, what a kernel of ours may be predicted to take: predictions of it were not measured."""
 
 
 def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
@@ -22,6 +30,23 @@ def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """
     found = {node for node in graph.nodes() if _is_candidate(node) and _is_faster(node, times)}
     return found and found - matmuls_of_attentions(graph, TimesWithSums(times))
+
+
+def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
+    """Those matmuls of few rows that a kernel of ours multiplies in surely less time than a library. Matmuls of an
+    attention that becomes a kernel stay."""
+    found = {node for node in graph.nodes() if _has_few_rows(node) and _multiplies_faster(node, times)}
+    return found and found - matmuls_of_attentions(graph, times)
+
+
+def _has_few_rows(node: Node) -> bool:
+    return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands) \
+        and 0 < node.type.dims[-2] <= MOST_ROWS and not changes(node) and terms_of(node) <= MOST_TERMS
+
+
+def _multiplies_faster(matmul: Node, times: PatternTimes) -> bool:
+    called, ours = times.exact(alone(matmul)), times.exact(alone(in_kernel(matmul)))
+    return called is not None and ours is not None and ours < SURELY * called
 
 
 def _is_candidate(node: Node) -> bool:

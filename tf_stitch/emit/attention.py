@@ -6,33 +6,38 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows, shared_tiles
+from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows, SingleQueryTiling, shared_tiles
 from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling, float_vector
 
-TEMPLATE, GRADIENT_TEMPLATE = "tfs_attention", "tfs_attention_gradient"
-"""The structs of the templates; the first is what names of both begin with."""
+TEMPLATE, SINGLE_TEMPLATE, GRADIENT_TEMPLATE = "tfs_attention", "tfs_attention_single", "tfs_attention_gradient"
+"""The structs of the templates; the first is what names of all begin with."""
 _ELEMENT = {DType.F32: "tfs_tf32", DType.F16: "tfs_f16", DType.BF16: "tfs_bf16"}
 
 
 def attention_template() -> str:
     """What kernels with attention need besides the prelude."""
     folder = resources.files("tf_stitch.emit")
-    names = ("attention_ptx.cu", "attention_tiles.cu", "attention.cu", "attention_gradient.cu")
+    names = ("attention_ptx.cu", "attention_tiles.cu", "attention.cu", "attention_single.cu",
+             "attention_gradient.cu")
     return "\n".join((folder / name).read_text() for name in names)
 
 
-def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling, barrier: str) -> Iterator[str]:
+def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling | SingleQueryTiling, barrier: str
+                        ) -> Iterator[str]:
     """The struct that the template takes, as lines.
 
     Args:
         barrier: type of the one that all threads wait at.
     """
-    tiles = shared_tiles((shape.depth, shape.width), shape.dtype)
-    numbers = {"HEADS": shape.heads, "QUERIES": shape.queries, "KEYS": shape.keys,
-               "DEPTH": shape.depth, "WIDTH": shape.width,
-               "QUERY_WARPS": tiling.query_warps, "KEY_WARPS": tiling.key_warps, "WARP_KEYS": tiling.warp_keys,
+    if isinstance(tiling, SingleQueryTiling):
+        own = {"WARPS": tiling.warps, "LANES": tiling.lanes, "STEPS": tiling.steps}
+    else:
+        tiles = shared_tiles((shape.depth, shape.width), shape.dtype)
+        own = {"QUERY_WARPS": tiling.query_warps, "KEY_WARPS": tiling.key_warps, "WARP_KEYS": tiling.warp_keys,
                "K_VECTOR": tiles.k_vector, "V_VECTOR": tiles.v_vector,
-               "K_STRIDE": tiles.k_stride, "V_STRIDE": tiles.v_stride,
+               "K_STRIDE": tiles.k_stride, "V_STRIDE": tiles.v_stride}
+    numbers = {"HEADS": shape.heads, "QUERIES": shape.queries, "KEYS": shape.keys,
+               "DEPTH": shape.depth, "WIDTH": shape.width, **own,
                **_rows("Q", shape.q), **_rows("K", shape.k), **_rows("V", shape.v), **_rows("O", shape.out)}
     yield from _constants(name, shape.dtype, numbers, barrier)
 

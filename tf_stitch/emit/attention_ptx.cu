@@ -21,6 +21,7 @@
 struct tfs_tf32 {
   using Storage = float;
   static constexpr int PER_WORD = 1;
+  static __device__ __forceinline__ float value(uint32_t word, int) { return __uint_as_float(word); }
   static __device__ __forceinline__ uint32_t operand(uint32_t word) {
     uint32_t rounded;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(word)));
@@ -35,10 +36,12 @@ struct tfs_half {
   static __device__ __forceinline__ uint32_t operand(uint32_t word) { return word; }
 };
 struct tfs_f16 : tfs_half {
+  static __device__ __forceinline__ float value(uint32_t word, int i) { return tfs_from_half((uint16_t)(word >> 16 * i)); }
   TFS_PACK("cvt.rn.f16x2.f32")
   TFS_MMA("m16n8k16.row.col.f32.f16.f16.f32")
 };
 struct tfs_bf16 : tfs_half {
+  static __device__ __forceinline__ float value(uint32_t word, int i) { return __uint_as_float(word >> 16 * i << 16); }
   TFS_PACK("cvt.rn.bf16x2.f32")
   TFS_MMA("m16n8k16.row.col.f32.bf16.bf16.f32")
 };

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tf_stitch.emit.attention import (
     GRADIENT_TEMPLATE,
+    SINGLE_TEMPLATE,
     TEMPLATE,
     attention_constants,
     gradient_constants,
@@ -20,6 +21,7 @@ from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.index import Var, reach
@@ -223,7 +225,8 @@ class CudaKernel(CFamily):
         pointers = [f"{name} + {rows.offset}" for name, rows in
                     ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
         arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of", "weigh", "keep"]
-        yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
+        template = SINGLE_TEMPLATE if isinstance(stmt.tiling, SingleQueryTiling) else TEMPLATE
+        yield f"  {template}<Constants>().run({', '.join(arguments)});"
         yield "}"
 
     @rules(k.AttentionQueryGradient)

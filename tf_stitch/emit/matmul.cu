@@ -4,26 +4,37 @@
 // computed before a stage is multiplied and written behind it. Results go through shared memory, too, so that a thread
 // finishes neighbours and memory is accessed in whole lines.
 //
+// Where there are PARTS, so many such groups of warps have the same tile, and stages of their own: each takes every
+// PARTS-th stage of the terms, and what they have is added up, in order, as a result is finished. A part of one warp
+// waits for no other before that.
+//
 // Fragments of mma.sync: see attention.cu. A tile of an operand has LINES: along terms (one row of a, one column of b), or
 // of one term. Half types are read by ldmatrix, transposed where lines are of one term; float32 by words.
 //
-// C (emit/matmul.py writes it): Element, Barrier; MATRICES, M, N, K; ROWS, COLUMNS, WORDS, ROW_WARPS, COLUMN_WARPS, STAGES;
+// C (emit/matmul.py writes it): Element, Barrier; MATRICES, M, N, K; ROWS, COLUMNS, WORDS, ROW_WARPS, COLUMN_WARPS, PARTS,
+// STAGES;
 // VECTOR: columns that are finished at a time; A and B: EXTENT of the tile beside terms, WHOLE of the matrix, ALONG_TERMS,
 // VECTOR, LINE (words in shared memory), PLAIN, MATRIX_STEP, LINE_STEP (elements in memory).
 
 template <class C> struct tfs_matmul {
-  static_assert(C::ROWS * C::COLUMNS / C::VECTOR % (32 * C::ROW_WARPS * C::COLUMN_WARPS) == 0, "vectors of results");
   using E = typename C::Element;
   using T = typename E::Storage;
   using A = typename C::A;
   using B = typename C::B;
   static constexpr int PER_WORD = E::PER_WORD, TERMS = C::WORDS * PER_WORD;  // of a stage
-  static constexpr int THREADS = 32 * C::ROW_WARPS * C::COLUMN_WARPS, STEPS = (C::K + TERMS - 1) / TERMS;
+  static constexpr int THREADS = 32 * C::ROW_WARPS * C::COLUMN_WARPS;  // of a part
+  static constexpr int STEPS = (C::K + C::PARTS * TERMS - 1) / (C::PARTS * TERMS);
   static constexpr int WARP_ROWS = C::ROWS / C::ROW_WARPS, WARP_COLUMNS = C::COLUMNS / C::COLUMN_WARPS;
   static constexpr int DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;  // instructions of a warp
   static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, TILES_ACROSS = (C::N + C::COLUMNS - 1) / C::COLUMNS;
   static constexpr int TOGETHER = 8;  // rows of tiles whose columns are gone through together: they share operands
   static constexpr int RESULT_LINE = C::COLUMNS + 8;
+
+  // For what the threads of a part share.
+  static __device__ __forceinline__ void wait_for_part() {
+    if constexpr (C::PARTS > 1 && THREADS == 32) __syncwarp();
+    else C::Barrier::wait();
+  }
 
   // One operand: how a tile of it is laid out in shared memory and brought there.
   template <class O> struct Tile {
@@ -41,7 +52,7 @@ template <class C> struct tfs_matmul {
     static __device__ __forceinline__ bool place(int i, int first, int term, int& line, int& chunk) {
       line = i / CHUNKS + (O::ALONG_TERMS ? first : term);
       chunk = i % CHUNKS + (O::ALONG_TERMS ? term : first) / O::VECTOR;
-      constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % TERMS == 0;
+      constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % (C::PARTS * TERMS) == 0;
       return WHOLE_TILES || (line < (O::ALONG_TERMS ? O::WHOLE : C::K)
                              && chunk < (O::ALONG_TERMS ? C::K : O::WHOLE) / O::VECTOR);
     }
@@ -121,12 +132,13 @@ template <class C> struct tfs_matmul {
     }
   }
 
-  // shared: STAGES stages of a tile of a and of b, later the block's results. load_a(values, matrix, line, chunk) computes
+  // shared: STAGES stages of a tile of a and of b for each part, later the block's results. load_a(values, matrix, line, chunk) computes
   // a vector of an operand that is not PLAIN; finish(results, matrix, row, chunk) takes VECTOR results of a row.
   template <class LoadA, class LoadB, class Finish>
-  static __device__ __forceinline__ void run(int thread, int block, const T* a, const T* b, uint32_t* shared,
+  static __device__ __forceinline__ void run(int all_threads, int block, const T* a, const T* b, uint32_t* memory,
                                              const LoadA& load_a, const LoadB& load_b, const Finish& finish) {
-    const int lane = thread % 32, warp = thread / 32;
+    const int part = all_threads / THREADS, thread = all_threads % THREADS, lane = thread % 32, warp = thread / 32;
+    uint32_t* shared = memory + part * C::STAGES * STAGE;
     const int matrix = block / (TILES_DOWN * TILES_ACROSS), tile = block % (TILES_DOWN * TILES_ACROSS);
     const int top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
     const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
@@ -138,10 +150,11 @@ template <class C> struct tfs_matmul {
     Tile<B> tile_b;
     const auto begin = [&](int step) {
       uint32_t* stage = shared + step % C::STAGES * STAGE;
-      if constexpr (A::PLAIN) Tile<A>::copy(stage, thread, a, row, step * TERMS);
-      else tile_a.compute(thread, matrix, row, step * TERMS, load_a);
-      if constexpr (B::PLAIN) Tile<B>::copy(stage + Tile<A>::WORDS, thread, b, column, step * TERMS);
-      else tile_b.compute(thread, matrix, column, step * TERMS, load_b);
+      const int term = (step * C::PARTS + part) * TERMS;
+      if constexpr (A::PLAIN) Tile<A>::copy(stage, thread, a, row, term);
+      else tile_a.compute(thread, matrix, row, term, load_a);
+      if constexpr (B::PLAIN) Tile<B>::copy(stage + Tile<A>::WORDS, thread, b, column, term);
+      else tile_b.compute(thread, matrix, column, term, load_b);
     };
     const auto end = [&](int step) {
       uint32_t* stage = shared + step % C::STAGES * STAGE;
@@ -167,7 +180,7 @@ template <class C> struct tfs_matmul {
 #pragma unroll 1
     for (int step = 0; step < STEPS; ++step) {
       tfs_copy_wait<C::STAGES - 2>();
-      C::Barrier::wait();  // this stage is there, and nobody reads the one before any more, which the next copies go to
+      wait_for_part();  // this stage is there, and nobody reads the one before any more, which the next copies go to
       const int next = step + C::STAGES - 1;
       if (next < STEPS) begin(next);
       tfs_copy_commit();
@@ -189,28 +202,38 @@ template <class C> struct tfs_matmul {
     }
     tfs_copy_wait<0>();
     C::Barrier::wait();  // nobody reads operands any more
-    float* results = reinterpret_cast<float*>(shared);
+    float* results = reinterpret_cast<float*>(memory);
 #pragma unroll
     for (int i = 0; i < DOWN; ++i)
 #pragma unroll
       for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float* to = results + (own_row + 16 * i + 8 * half + lane / 4) * RESULT_LINE + own_column + 8 * j + lane % 4 * 2;
+          const int own = part * C::ROWS + own_row + 16 * i + 8 * half + lane / 4;
+          float* to = results + own * RESULT_LINE + own_column + 8 * j + lane % 4 * 2;
           *reinterpret_cast<tfs_vector<float, 2>*>(to) = {{c[i][j][2 * half], c[i][j][2 * half + 1]}};
         }
     C::Barrier::wait();
-    constexpr int CHUNKS = C::COLUMNS / C::VECTOR;
+    constexpr int CHUNKS = C::COLUMNS / C::VECTOR, ALL = C::ROWS * CHUNKS, BLOCK = C::PARTS * THREADS;
     constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;  // floats of the widest access
 #pragma unroll 4
-    for (int j = 0; j < C::ROWS * CHUNKS / THREADS; ++j) {
-      const int i = thread + j * THREADS, own = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
+    for (int j = 0; j < (ALL + BLOCK - 1) / BLOCK; ++j) {
+      const int i = all_threads + j * BLOCK, own = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
+      if (ALL % BLOCK != 0 && i >= ALL) break;
       if ((C::M % C::ROWS == 0 || own < C::M) && (C::N % C::COLUMNS == 0 || chunk < C::N / C::VECTOR)) {
         tfs_vector<float, C::VECTOR> values;
         const float* from = results + i / CHUNKS * RESULT_LINE + i % CHUNKS * C::VECTOR;
 #pragma unroll
-        for (int v = 0; v < C::VECTOR; v += W)
-          *reinterpret_cast<tfs_vector<float, W>*>(values.v + v) = *reinterpret_cast<const tfs_vector<float, W>*>(from + v);
+        for (int v = 0; v < C::VECTOR; v += W) {
+          auto& sum = *reinterpret_cast<tfs_vector<float, W>*>(values.v + v);
+          sum = *reinterpret_cast<const tfs_vector<float, W>*>(from + v);
+#pragma unroll
+          for (int other = 1; other < C::PARTS; ++other) {
+            const auto more = *reinterpret_cast<const tfs_vector<float, W>*>(from + other * C::ROWS * RESULT_LINE + v);
+#pragma unroll
+            for (int w = 0; w < W; ++w) sum.v[w] += more.v[w];
+          }
+        }
         finish(values.v, matrix, own, chunk);
       }
     }

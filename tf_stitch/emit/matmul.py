@@ -32,8 +32,8 @@ def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrie
     """
     numbers = {"MATRICES": shape.matrices, "M": shape.m, "N": shape.n, "K": shape.k,
                "ROWS": tiling.rows, "COLUMNS": tiling.columns, "WORDS": tiling.words,
-               "ROW_WARPS": tiling.row_warps, "COLUMN_WARPS": tiling.column_warps, "STAGES": tiling.stages,
-               "VECTOR": shape.vector}
+               "ROW_WARPS": tiling.row_warps, "COLUMN_WARPS": tiling.column_warps, "PARTS": tiling.parts,
+               "STAGES": tiling.stages, "VECTOR": shape.vector}
     operands = {"A": _operand(shape.a, shape.m, tiling.rows, shape, tiling),
                 "B": _operand(shape.b, shape.n, tiling.columns, shape, tiling)}
     yield f"struct {name} {{"

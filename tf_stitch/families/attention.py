@@ -16,7 +16,7 @@ from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.attention import WORD, AttentionShape, AttentionTiling, Rows, shared_words
+from tf_stitch.kernel_ir.attention import WORD, AttentionShape, AttentionTiling, Rows, SingleQueryTiling, shared_words
 from tf_stitch.kernel_ir.index import Var, constant, delinearize, linearize, var
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.lowering.buffers import BufferTable
@@ -27,6 +27,7 @@ from tf_stitch.planning.attention import Attention, Operand, even_stride, memory
 from tf_stitch.planning.stitch_plan import Pattern, attention_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind
+from tf_stitch.schedule.vector_width import VECTOR_BYTES
 
 NAME = "attention"
 
@@ -35,6 +36,10 @@ WIDEST = 128
 LEAST_REGISTERS, OWN_REGISTERS = 128, 48
 """Of a thread: with fewer resident blocks, whose threads had more, kernels took a tenth longer on an H200. And beside
 its queries, results and scores: with less, kernels spilled."""
+FEW_QUERIES = 2
+"""Of a matrix, up to which each has a block of its own: more would rather share the keys that are read."""
+MOST_STEPS, MOST_WARPS = 8, 16
+"""Of a block that has one query: keys that threads have under way, and warps."""
 FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
 TILES, SCORE, WEIGHT, MOST, TOTAL = "tiles", "score", "weight", "most", "total"
@@ -50,13 +55,19 @@ def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
     if not isinstance(attention, Attention):
         raise ScheduleError("a matmul is a library call of its own")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
-    require(aligned, "no tensor cores for it")
-    require_matmuls(dtype, columns, device)
-    require_rows(attention.operands, pattern)
+    require(aligned, "operands that lie anywhere")
     *batch, rows, _ = attention.second.type.dims
     keys = attention.scores.type.dims[-1]
     require(math.prod(batch) * rows * keys > 0, "no elements")
     matrices = math.prod(batch)
+    single = _single(rows, keys, columns, dtype, device)
+    if single is None:
+        require_matmuls(dtype, columns, device)
+    require_rows(attention.operands, pattern)
+    if single is not None:
+        mapping = ThreadMapping(matrices * rows, single.threads, single.lanes, 1, 1, single.steps, warp=device.warp)
+        return [KernelSchedule(NAME, pattern, attention.second, Domain(matrices * rows, keys), mapping,
+                               array_room=device.shared_bytes)]
     tiling = _tiling(matrices, rows, keys, device)
     blocks = matrices * tiling.parts(rows)
     registers = max(LEAST_REGISTERS, OWN_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
@@ -68,10 +79,28 @@ def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
                            array_room=device.shared_bytes, resident=resident)]
 
 
-def tiling_of(mapping: ThreadMapping) -> AttentionTiling:
+def tiling_of(mapping: ThreadMapping) -> AttentionTiling | SingleQueryTiling:
     """The tiling that a schedule's mapping stands for."""
+    if mapping.rows_per_block == 1:
+        return SingleQueryTiling(mapping.threads // mapping.warp, mapping.row_threads, mapping.items, mapping.warp)
     return AttentionTiling(mapping.rows_per_block // 16, mapping.row_threads // mapping.warp, mapping.items,
                            mapping.warp)
+
+
+def _single(queries: int, keys: int, columns: tuple[int, int], dtype: DType, device: DeviceSpec
+            ) -> SingleQueryTiling | None:
+    """A block for each query, of as many warps as have keys; None for many queries, or rows that threads of a warp
+    cannot share."""
+    vector = VECTOR_BYTES // dtype.size
+    lanes = 1 << (max(columns) // vector - 1).bit_length()
+    shared = 0 < lanes <= device.warp and not any(n % vector for n in columns)
+    if queries > FEW_QUERIES or not device.simt or not shared or dtype not in (DType.F32, DType.F16, DType.BF16):
+        return None
+    warps = 1
+    while warps < MOST_WARPS and warps * device.warp // lanes * MOST_STEPS < keys:
+        warps *= 2
+    steps = min(MOST_STEPS, ceil_div(keys, warps * device.warp // lanes))
+    return SingleQueryTiling(warps, lanes, steps, device.warp)
 
 
 def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> AttentionTiling:

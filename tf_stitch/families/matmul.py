@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
@@ -25,7 +26,7 @@ from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.short_reductions import ShortReductions
 from tf_stitch.lowering.stores import ElementStores
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.stitch_plan import Pattern, between
 from tf_stitch.planning.stitched_matmul import StitchedMatmul, as_stitched_matmul, index_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind
@@ -33,11 +34,29 @@ from tf_stitch.schedule.vector_width import VECTOR_BYTES, vector_width
 
 NAME = "matmul"
 
-TILES = {(128, 256): (2, 4, 16, 0.95), (128, 128): (2, 2, 16, 1.0), (128, 64): (2, 2, 16, 1.15),
-         (64, 128): (2, 2, 16, 1.15), (64, 64): (2, 2, 32, 1.35), (32, 64): (1, 4, 32, 1.8)}
-"""Rows and columns of a block's results -> warps that share the rows, and the columns; words of each row of operands in
-a stage, more where warps have little to do before they wait for each other; and what a result costs relative to others:
-smaller tiles read operands more often. Assumed."""
+
+class Tile(NamedTuple):
+    """How a block computes its results.
+
+    Attributes:
+        row_warps, column_warps: warps that share the rows, and the columns.
+        words: of each row of operands in a stage, more where warps have little to do before they wait for each other.
+        cost: what a result costs relative to others: smaller tiles read operands more often. Assumed.
+        parts: groups of such warps that share the terms.
+    """
+
+    row_warps: int
+    column_warps: int
+    words: int
+    cost: float
+    parts: int = 1
+
+
+TILES = {(128, 256): Tile(2, 4, 16, 0.95), (128, 128): Tile(2, 2, 16, 1.0), (128, 64): Tile(2, 2, 16, 1.15),
+         (64, 128): Tile(2, 2, 16, 1.15), (64, 64): Tile(2, 2, 32, 1.35), (32, 64): Tile(1, 4, 32, 1.8),
+         (16, 64): Tile(1, 1, 16, 1.7, 8), (16, 32): Tile(1, 1, 16, 1.9, 8), (16, 16): Tile(1, 1, 16, 2.2, 8)}
+"""By rows and columns of a block's results. Those of 16 rows are for matmuls that have no more: each warp brings terms
+of its own from memory and waits for no other, so that a block has most of what it reads under way at once."""
 STAGES, COMPUTED_STAGES = 4, 3
 """Of operands in shared memory; where one is computed, which is under way in registers, too."""
 OWN_REGISTERS = 64
@@ -51,7 +70,7 @@ def propose_matmul(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     Raises:
         ScheduleError: the pattern is none, or what the kernel cannot do.
     """
-    stitched = as_stitched_matmul(pattern.nodes)
+    stitched = as_stitched_matmul(between(pattern))
     if stitched is None:
         raise ScheduleError("no single matmul with what is done to elements")
     matmul, dtype = stitched.matmul, stitched.matmul.type.dtype
@@ -60,14 +79,15 @@ def propose_matmul(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     _require(matmul.type.numel > 0 and terms_of(matmul) > 0, "no elements")
     _require(all(n is matmul or n in stitched.after for n in pattern.outputs), "an operand that others read, too")
     shape = _shape(stitched, pattern, aligned)
-    schedules = [_schedule(pattern, matmul, shape, tile, device) for tile in TILES]
+    tiles = [tile for tile in TILES if TILES[tile].parts == 1 or shape.m <= tile[0]]
+    schedules = [_schedule(pattern, matmul, shape, tile, device) for tile in tiles]
     return sorted(schedules, key=lambda schedule: _load(schedule, device))
 
 
 def _load(schedule: KernelSchedule, device: DeviceSpec) -> float:
     """What the busiest processor has to do, relative to a result of the largest tile."""
     m = schedule.mapping
-    return ceil_div(m.grid, device.processors) * m.rows_per_block * m.items * TILES[m.rows_per_block, m.items][3]
+    return ceil_div(m.grid, device.processors) * m.rows_per_block * m.items * TILES[m.rows_per_block, m.items].cost
 
 
 def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec
@@ -76,7 +96,7 @@ def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tile: tuple[in
     blocks = tiling.blocks(shape)
     mapping = ThreadMapping(blocks, tiling.threads, tiling.column_warps * device.warp, tiling.rows, 1, tiling.columns,
                             warp=device.warp)
-    registers = OWN_REGISTERS + tiling.rows * tiling.columns // tiling.threads
+    registers = OWN_REGISTERS + tiling.parts * tiling.rows * tiling.columns // tiling.threads
     fit = blocks_that_fit(tiling.threads, registers, 4 * shared_words(shape, tiling), device)
     return KernelSchedule(NAME, pattern, matmul, Domain(shape.matrices * shape.m, shape.n), mapping,
                           matmul=(shape, tiling), array_room=device.shared_bytes,
@@ -84,9 +104,10 @@ def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tile: tuple[in
 
 
 def _tiling(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> MatmulTiling:
-    row_warps, column_warps, words, _ = TILES[tile]
+    row_warps, column_warps, words, _, parts = TILES[tile]
     plain = shape.a.place is not None and shape.b.place is not None
-    return MatmulTiling(*tile, words, row_warps, column_warps, STAGES if plain else COMPUTED_STAGES, device.warp)
+    stages = STAGES if plain else COMPUTED_STAGES
+    return MatmulTiling(*tile, words, row_warps, column_warps, stages, device.warp, parts)
 
 
 def _require(condition: bool, reason: str) -> None:
@@ -147,7 +168,7 @@ def lower_matmul(schedule: KernelSchedule) -> LoweredKernel:
 class _Lowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule, self.pattern = schedule, schedule.pattern
-        stitched = as_stitched_matmul(schedule.pattern.nodes)
+        stitched = as_stitched_matmul(between(schedule.pattern))
         assert stitched is not None
         assert schedule.matmul is not None
         self.stitched, (self.shape, self.tiling) = stitched, schedule.matmul

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cached_property
 
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import Shape, TensorType, static_shape
 
+RARE = {"rare": True}
+"""Of a field that texts leave out where it has its default."""
+
 
 @dataclass(frozen=True)
 class Attrs:
@@ -23,7 +26,8 @@ class Attrs:
     @cached_property
     def text(self) -> str:
         """The attributes as "name=value, name=value"; contents of larger arrays by their digest."""
-        return ", ".join(f"{f.name}={_text(getattr(self, f.name))}" for f in fields(self))
+        return ", ".join(f"{f.name}={_text(getattr(self, f.name))}" for f in fields(self)
+                         if not (f.metadata and getattr(self, f.name) == f.default))
 
 
 def _text(value: object) -> str:
@@ -167,10 +171,16 @@ class ArgReduceAttrs(Attrs):
 
 @dataclass(frozen=True)
 class DotAttrs(Attrs):
-    """Whether an operand is stored with its last two axes exchanged."""
+    """Of a matmul.
+
+    Attributes:
+        transpose_a, transpose_b: an operand is stored with its last two axes exchanged.
+        in_kernel: a kernel of ours multiplies, not a library.
+    """
 
     transpose_a: bool = False
     transpose_b: bool = False
+    in_kernel: bool = field(default=False, metadata=RARE)
 
 
 @dataclass(frozen=True)

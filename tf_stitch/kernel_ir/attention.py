@@ -88,6 +88,46 @@ class AttentionTiling:
 
 
 @dataclass(frozen=True)
+class SingleQueryTiling:
+    """A block has one query (emit/attention_single.cu).
+
+    Attributes:
+        warps: of a block.
+        lanes: threads that share a row, a power of two.
+        steps: keys that such threads have under way.
+        warp: threads of a warp.
+    """
+
+    warps: int
+    lanes: int
+    steps: int
+    warp: int
+
+    @property
+    def threads(self) -> int:
+        return self.warp * self.warps
+
+    @property
+    def rows(self) -> int:
+        """Queries of a block."""
+        return 1
+
+    @property
+    def groups(self) -> int:
+        """Of threads that share a row."""
+        return self.threads // self.lanes
+
+    @property
+    def tile(self) -> int:
+        """Keys under way at a time."""
+        return self.groups * self.steps
+
+    def parts(self, queries: int) -> int:
+        """Blocks that share the queries of one matrix."""
+        return queries
+
+
+@dataclass(frozen=True)
 class SharedTiles:
     """Rows of k and v in shared memory, in words, such that a warp's accesses hit every bank once.
 
@@ -114,9 +154,11 @@ def shared_tiles(columns: tuple[int, int], dtype: DType) -> SharedTiles:
                        k_words + 16 * (k_words % 32 == 0), v_words + 4)
 
 
-def shared_words(keys: int, columns: tuple[int, int], dtype: DType, tiling: AttentionTiling) -> int:
+def shared_words(keys: int, columns: tuple[int, int], dtype: DType, tiling: AttentionTiling | SingleQueryTiling) -> int:
     """Of a block: one stage of k and v, two if there are more tiles; later the results of all warps, and two numbers of
-    each row."""
+    each row. Of one query: the results of all groups."""
+    if isinstance(tiling, SingleQueryTiling):
+        return tiling.groups * (columns[1] + 2)
     tiles = shared_tiles(columns, dtype)
     stages = 2 if keys > tiling.tile else 1
     results = tiling.key_warps * tiling.rows * (columns[1] + 4 + 2)

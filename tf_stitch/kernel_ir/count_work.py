@@ -9,6 +9,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
@@ -207,6 +208,9 @@ class _Counter:
         """Keys and values are there when a tile's turn comes, but for the first; a tile's matmuls, exponentials and
         their sums wait for each other."""
         shape, tiling = stmt.shape, stmt.tiling
+        if isinstance(tiling, SingleQueryTiling):
+            self._attention_single(stmt, tiling, times)
+            return
         scores = times * tiling.rows * shape.keys / tiling.threads
         own = {stmt.q: tiling.rows * shape.depth, stmt.out: tiling.rows * shape.width}
         for name, elements in (*own.items(), (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
@@ -222,6 +226,27 @@ class _Counter:
         self.body(stmt.weigh, scores, None, None)
         self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
         self._loading = 1.0
+        self.close_round(times)
+
+    def _attention_single(self, stmt: k.Attention, tiling: SingleQueryTiling, times: float) -> None:
+        """Keys and values of a tile come together; threads that share a row all compute what becomes of its score."""
+        shape = stmt.shape
+        scores = times * ceil_div(shape.keys, tiling.groups)
+        for name, elements in ((stmt.q, shape.depth * tiling.groups), (stmt.out, shape.width),
+                               (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
+            count = times * elements / tiling.threads
+            self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
+        terms = scores * (shape.depth + shape.width) / tiling.lanes
+        for kind, count in ((OpKind.MUL, terms), (OpKind.ADD, terms), (OpKind.EXP, scores), (OpKind.MAXIMUM, scores)):
+            self._op(DType.F32, kind, count, None)
+        for body in (stmt.body, stmt.weigh):
+            self.body(body, scores, None, None)
+        self.body(stmt.keep, times / tiling.threads, None, None)
+        self.work.shuffles += scores * (tiling.lanes.bit_length() - 1)
+        tiles = ceil_div(shape.keys, tiling.tile)
+        for width, often in ((tiling.lanes, tiles), (self._threads, 1)):
+            self.work.reductions[width] = self.work.reductions.get(width, 0.0) + often * times
+        self._loading = float(tiles)
         self.close_round(times)
 
     @_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)
@@ -255,7 +280,8 @@ class _Counter:
     @_rules(k.Matmul)
     def _matmul(self, stmt: k.Matmul, times: float, simd: Var | None, serial: Var | None) -> None:
         """Plain operands are there when their turn comes, but for the first; a computed one is waited for in every
-        step, for as long as it is not in fewer."""
+        step, for as long as it is not in fewer. Parts are short: what they have under way is soon there, and waited
+        for."""
         shape, tiling = stmt.shape, stmt.tiling
         results = times * tiling.rows * tiling.columns / tiling.threads
         self.work.multiply_adds += results * shape.k * shape.dtype.size / 4
@@ -267,8 +293,9 @@ class _Counter:
             else:
                 self.body(body, elements / operand.vector, None, None)
         steps = tiling.steps(shape)
-        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (steps + 2) * times
-        self._loading = 1.0
+        waits = steps + 2 if tiling.parts == 1 else 2
+        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + waits * times
+        self._loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
         self.close_round(times)
         self.body(stmt.finish, results / shape.vector, None, None)
         self.work.elements += 2 * results

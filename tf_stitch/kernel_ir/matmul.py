@@ -70,6 +70,7 @@ class MatmulTiling:
         row_warps, column_warps: warps that share the rows, and the columns.
         stages: of operands in shared memory; all but one may be under way.
         warp: threads of a warp.
+        parts: groups of such warps that share the terms; each has stages of its own.
     """
 
     rows: int
@@ -79,10 +80,11 @@ class MatmulTiling:
     column_warps: int
     stages: int
     warp: int
+    parts: int = 1
 
     @property
     def threads(self) -> int:
-        return self.row_warps * self.column_warps * self.warp
+        return self.parts * self.row_warps * self.column_warps * self.warp
 
     def tiles(self, shape: MatmulShape) -> tuple[int, int]:
         """Blocks that share the rows, and the columns, of one matrix."""
@@ -93,8 +95,8 @@ class MatmulTiling:
         return shape.matrices * down * across
 
     def steps(self, shape: MatmulShape) -> int:
-        """Stages of operands that a block goes through."""
-        return ceil_div(shape.k, self.words * WORD // shape.dtype.size)
+        """Stages of operands that a part goes through."""
+        return ceil_div(shape.k, self.parts * self.words * WORD // shape.dtype.size)
 
 
 TOGETHER = 8
@@ -115,7 +117,7 @@ def line_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTilin
     """Words from one line of a tile in shared memory to the next, such that the accesses of a warp hit every bank once.
 
     Lines along terms are read at 4-word groups 0..7 x stride (ldmatrix), or at g * stride + t: 4 modulo 8, and 4 modulo
-    32. Lines of one term are read by ldmatrix likewise, or at t * stride + g: 8 modulo 32.
+    32. Lines of one term are read by ldmatrix likewise, or at t * stride + g: 8 or 24 modulo 32.
 
     Args:
         extent: rows of a tile of a, columns of one of b.
@@ -133,7 +135,7 @@ def tile_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTilin
 
 
 def shared_words(shape: MatmulShape, tiling: MatmulTiling) -> int:
-    """Of a block: all stages of both operands, later its results."""
+    """Of a block: all stages of both operands, later its results, of each part."""
     stage = sum(tile_words(extent, operand.along_terms, shape.dtype, tiling)
                 for extent, operand in ((tiling.rows, shape.a), (tiling.columns, shape.b)))
-    return max(tiling.stages * stage, tiling.rows * (tiling.columns + RESULT_PAD))
+    return tiling.parts * max(tiling.stages * stage, tiling.rows * (tiling.columns + RESULT_PAD))

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
+from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, SingleQueryTiling
 from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling
 from tf_stitch.kernel_ir.index import Index, Var
 from tf_stitch.kernel_ir.matmul import MatmulShape, MatmulTiling
@@ -219,7 +219,7 @@ class Attention(Statement):
     where = Where.TOGETHER
 
     shape: AttentionShape
-    tiling: AttentionTiling
+    tiling: AttentionTiling | SingleQueryTiling
     q: Reads
     k: Reads
     v: Reads

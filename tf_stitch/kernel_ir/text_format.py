@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.rename import in_users_names
@@ -98,8 +99,11 @@ def _thread_range(stmt: k.ThreadRange, indent: str) -> Iterator[str]:
 def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
     form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
-    yield (f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.query_warps}x"
-           f"{tiling.key_warps} warps of {tiling.warp_keys} keys:")
+    if isinstance(tiling, SingleQueryTiling):
+        who = f"{tiling.groups} groups of {tiling.lanes} threads with {tiling.steps} keys"
+    else:
+        who = f"{tiling.query_warps}x{tiling.key_warps} warps of {tiling.warp_keys} keys"
+    yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {who}:"
     yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
     yield from _block(stmt.body, indent + "    ")
     if stmt.weigh:
@@ -142,7 +146,8 @@ def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: 
 def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
     form = "x".join(map(str, (shape.matrices, shape.m, shape.k, shape.n)))
-    yield (f"{indent}matmul {form} {shape.dtype.value} by {tiling.row_warps}x{tiling.column_warps} warps, "
+    parts = f"{tiling.parts} times " if tiling.parts > 1 else ""
+    yield (f"{indent}matmul {form} {shape.dtype.value} by {parts}{tiling.row_warps}x{tiling.column_warps} warps, "
            f"tiles {tiling.rows}x{tiling.columns}, {tiling.stages} stages of {tiling.words} words:")
     for name, buffer, operand, place, body in (("a", stmt.a, shape.a, stmt.a_place, stmt.load_a),
                                                ("b", stmt.b, shape.b, stmt.b_place, stmt.load_b)):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 import networkx as nx
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import is_large_matmul, make_pattern
+from tf_stitch.planning.stitch_plan import Pattern, between, is_in_kernel, is_large_matmul, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US = 0.5
@@ -19,8 +19,9 @@ Positions = frozenset[int]
 
 
 class Stitching(Enum):
-    """Which matmuls become kernels of ours: none; those that are predicted to be faster; every one that can, with as
-    much as can be, for tests and measurements."""
+    """Which matmuls of a library become kernels of ours: none; those that are predicted to be faster; every one that
+    can, with as much as can be, for tests and measurements. Those that were given to kernels before
+    (compiler/skinny_matmuls.py) get what is around them in any case."""
 
     NONE = "library"
     PREDICTED = "predicted"
@@ -57,8 +58,8 @@ class MatmulChoice:
 
     def choose(self) -> list[tuple[int, ...]]:
         """The groups anew."""
-        for call in range(len(self._groups)) if self._which is not Stitching.NONE else ():
-            if self._is_call(call):
+        for call in range(len(self._groups)):
+            if self._is_call(call) and (self._which is not Stitching.NONE or self._is_in_kernel(call)):
                 self._stitch(call)
         return [tuple(sorted(group)) for group in self._groups if group]
 
@@ -66,6 +67,9 @@ class MatmulChoice:
         members = sorted(self._groups[group])
         matmuls = [p for p in members if is_large_matmul(self._work[p])]
         return len(matmuls) == 1 and matmuls == members[:1]
+
+    def _is_in_kernel(self, group: int) -> bool:
+        return is_in_kernel(self._work[min(self._groups[group])])
 
     def _stitch(self, call: int) -> None:
         """Takes what gains most, or all that there is."""
@@ -125,7 +129,7 @@ class MatmulChoice:
                 yield {group: frozenset(taken)}
 
     def _is_stitched(self, positions: Sequence[int]) -> bool:
-        return as_stitched_matmul([self._work[p] for p in sorted(positions)]) is not None
+        return as_stitched_matmul(between(self._pattern(positions))) is not None
 
     def _gain(self, changed: Mapping[int, Positions]) -> float | None:
         """Microseconds saved if groups became these; None if they cannot."""
@@ -144,5 +148,8 @@ class MatmulChoice:
         return bool(nx.is_directed_acyclic_graph(nx.DiGraph(edges)))
 
     def _us(self, group: Positions) -> float | None:
-        return self._times.exact(make_pattern((self._work[p] for p in sorted(group)), self._facts.users,
-                                              self._facts.wanted, self._facts.free))
+        return self._times.exact(self._pattern(group))
+
+    def _pattern(self, positions: Iterable[int]) -> Pattern:
+        return make_pattern((self._work[p] for p in sorted(positions)), self._facts.users, self._facts.wanted,
+                            self._facts.free)

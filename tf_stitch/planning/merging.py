@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.part import Part
@@ -36,11 +36,11 @@ class MergeOptions:
 def merged_patterns(part: Part, options: MergeOptions) -> list[int]:
     """Sets of two nodes or more that can be one kernel; every intermediate set is a candidate."""
     found: dict[int, None] = {}
-    siblings = _siblings(part)
+    siblings, products = _siblings(part), _products(part)
     for edges in (part.edges, part.edges[::-1]) if options.thorough else (part.edges,):
         groups = AcyclicContraction(range(len(part.nodes)), part.edges)
         masks = [1 << i for i in range(len(part.nodes))]
-        for pairs in (edges, siblings, edges) if options.thorough else (edges, siblings):
+        for pairs in (products, edges, siblings, edges) if options.thorough else (products, edges, siblings):
             for a, b in pairs:
                 _try_merge(part, groups, masks, a, b, options.size, found)
     return list(found)
@@ -61,6 +61,20 @@ def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a:
     if groups.merge(a, b):
         masks[groups.find(a)] = union
         found[union] = None
+
+
+def _products(part: Part) -> list[Edge]:
+    """Products that are larger than what the part makes them of, and that are summed alone, as those of a matmul that
+    is a sum: whoever took them without the sum would have to write them."""
+    inside = set(part.nodes)
+
+    def is_larger(node: Node) -> bool:
+        """Than each of its operands, but what lies in memory, perhaps in another type."""
+        made = [o for o in node.operands if o in inside and (o.kind is not OpKind.CAST or o.operands[0] in inside)]
+        return bool(made) and all(o.type.numel < node.type.numel for o in made)
+
+    return [(a, b) for a, b in part.edges if part.nodes[b].kind is OpKind.SUM and part.nodes[a].kind is OpKind.MUL
+            and part.facts.users[part.nodes[a]] == [part.nodes[b]] and is_larger(part.nodes[a])]
 
 
 def _siblings(part: Part) -> list[Edge]:

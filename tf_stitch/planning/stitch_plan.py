@@ -161,6 +161,11 @@ def is_large_matmul(node: Node) -> bool:
     return node.category is Category.CONTRACTION and not is_small_matmul(node)
 
 
+def is_in_kernel(node: Node) -> bool:
+    """Whether a matmul was given to a kernel of ours."""
+    return isinstance(node.attrs, DotAttrs) and node.attrs.in_kernel
+
+
 def is_large(node: Node) -> bool:
     """What only a library call computes, where there is one: a convolution, or a matmul that is not small."""
     return node.category is Category.CONVOLUTION or is_large_matmul(node)
@@ -286,15 +291,18 @@ def is_library_call(pattern: Pattern, libraries: Sequence[Library]) -> bool:
     does to its result."""
     first = pattern.nodes[0]
     if len(pattern.nodes) == 1:
-        return library_of(first, libraries) is not None
+        return library_of(first, libraries) is not None and not is_in_kernel(first)
     return needs_library(first, libraries) and attention_of(pattern) is None and not is_stitched(pattern, libraries)
 
 
 def is_stitched(pattern: Pattern, libraries: Sequence[Library]) -> bool:
-    """Whether a pattern is a large matmul with more around it than a library call computes."""
-    stitched = as_stitched_matmul(pattern.nodes) if len(pattern.nodes) > 1 else None
+    """Whether a pattern is a large matmul that a kernel has, or one with more around it than a library call
+    computes."""
+    stitched = as_stitched_matmul(between(pattern))
     if stitched is None or not is_large_matmul(stitched.matmul):
         return False
+    if len(pattern.nodes) == 1 or is_in_kernel(stitched.matmul):
+        return is_in_kernel(stitched.matmul)
     library = library_of(stitched.matmul, libraries)
     first = pattern.nodes[0]
     return first is not stitched.matmul or library is None or library.match(between(pattern)) is None

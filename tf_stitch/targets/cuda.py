@@ -31,6 +31,7 @@ from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.transforms.matmuls_to_kernels import MatmulsToKernels
 from tf_stitch.transforms.pad_matmuls import PadMatmuls
 from tf_stitch.transforms.private_copies import PrivateCopies
 from tf_stitch.transforms.recompute import Recompute
@@ -60,6 +61,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         PrivateCopies(options.for_gradients),  # from here on no equal nodes become one
         PadMatmuls(options.to_pad),  # after all that looks for matmuls and what is around them
+        MatmulsToKernels(options.to_kernel),
         WidenRows(),
         Recompute(is_large),
         CopyOutputs(),  # each would be a copy in the queue

@@ -33,6 +33,7 @@ class PassOptions:
         to_sum: matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
         sum_depthwise: whether a static depthwise convolution, or a gradient of one, takes kernels less time than a
             library.
+        to_kernel: matmuls of a graph that a kernel of ours multiplies in less time than a library.
         to_pad: matmuls of a graph that a library is faster with on zeros added to their rows.
         for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
     """
@@ -40,6 +41,7 @@ class PassOptions:
     reuse: Reuse
     to_sum: Callable[[TensorGraph], set[Node]]
     sum_depthwise: Callable[[Node], bool]
+    to_kernel: Callable[[TensorGraph], set[Node]]
     to_pad: Callable[[TensorGraph], set[Node]]
     for_gradients: Callable[[TensorGraph], Sequence[Copies]]
 

@@ -8,22 +8,23 @@ from typing import cast
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.matrices import exchanges_last
-from tf_stitch.ir.op_attrs import DotAttrs, ShapeAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import DotAttrs, ShapeAttrs, SliceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.types import Dim, Shape
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
 
 @dataclass(frozen=True)
 class SimplifyMovement:
-    """Reshape of reshape, transpose of transpose, movement that moves nothing, casts to the same type; matmuls read
-    transposed matrices as they are stored."""
+    """Reshape of reshape, transpose of transpose, slice of slice, movement that moves nothing, casts to the same type;
+    matmuls read transposed matrices as they are stored."""
 
     name: str = "simplify_movement"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _broadcast_of_broadcast,
-                               _broadcast_operand, _dot_of_transpose))
+        return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _slice_of_slice,
+                               _broadcast_of_broadcast, _broadcast_operand, _dot_of_transpose))
 
 
 def _no_movement(node: Node) -> Node | None:
@@ -52,6 +53,34 @@ def _transpose_of_transpose(node: Node) -> Node | None:
         return None
     outer_perm, inner_perm = cast(TransposeAttrs, node.attrs).perm, cast(TransposeAttrs, inner.attrs).perm
     return Builder(node.loc).transpose(inner.operands[0], [inner_perm[p] for p in outer_perm])
+
+
+def _slice_of_slice(node: Node) -> Node | None:
+    """A part of a part, of which axes of one element may have gone or come: one part of the whole. Several parts of a
+    part would else share a kernel that copies that."""
+    if not isinstance(node.attrs, SliceAttrs):
+        return None
+    inner = node.operands[0]
+    if inner.kind is OpKind.RESHAPE:
+        inner = inner.operands[0]
+    part = node.operands[0].type.shape
+    if not isinstance(inner.attrs, SliceAttrs) or _longer_than_one(part) != _longer_than_one(inner.type.shape):
+        return None
+    axes = iter([axis for axis, size in enumerate(part) if size != 1])
+    begin, strides, sizes = list(inner.attrs.begin), list(inner.attrs.strides), list(inner.attrs.sizes)
+    for axis, size in enumerate(inner.attrs.sizes):
+        if size != 1:
+            outer = next(axes)
+            begin[axis] += strides[axis] * node.attrs.begin[outer]
+            strides[axis] *= node.attrs.strides[outer]
+            sizes[axis] = node.attrs.sizes[outer]
+    b = Builder(node.loc)
+    found = b.slice(inner.operands[0], begin, strides, tuple(sizes))
+    return found if found.type == node.type else b.reshape(found, node.type.shape)
+
+
+def _longer_than_one(shape: Shape) -> list[Dim]:
+    return [size for size in shape if size != 1]
 
 
 def _broadcast_operand(node: Node) -> Node | None:

@@ -1,5 +1,5 @@
-"""A process that decodes on one backend: `decode_worker.py CONFIG BATCH SAMPLER TF32 BACKEND` answers "N" with the
-seconds of each of N calls, by the clock and of processors, and the texts."""
+"""A process that decodes on one backend: `decode_worker.py CONFIG BATCH SAMPLER TF32 POLICY BACKEND` answers "N" with
+the seconds of each of N calls, by the clock and of processors, and the texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tools.benchmark.workers import serve
 
 
-def start(config: str, batch: str, sampler: str, tf32: str, backend: str) -> Callable[..., dict[str, Any]]:
+def start(config: str, batch: str, sampler: str, tf32: str, policy: str, backend: str) -> Callable[..., dict[str, Any]]:
     import keras
     import numpy as np
     import tensorflow as tf
@@ -20,6 +20,7 @@ def start(config: str, batch: str, sampler: str, tf32: str, backend: str) -> Cal
     from models.decoding import CONFIGS, LanguageModel, data
 
     tf.config.experimental.enable_tensor_float_32_execution(tf32 == "True")
+    keras.mixed_precision.set_global_policy(policy)
     sizes = replace(CONFIGS[config], batch=int(batch))
     keras.utils.set_random_seed(1)
     given = {name: tf.constant(value) for name, value in data(sizes, np.random.default_rng(1)).infer[0].items()}

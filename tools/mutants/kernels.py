@@ -13,6 +13,14 @@ AHEAD = ON_CPU + "::test_rows_that_are_fetched_ahead"
 
 MUTANTS = (
     # lowering
+    Mutant("what every block has by itself is a thread's own", "tf_stitch/families/column/before.py",
+           "for node, name in names.items()), self._threads))",
+           "for node, name in names.items()), 1))",
+           ("tests/families/column/test_before.py",)),
+    Mutant("threads beyond a short reduction add to it", "tf_stitch/families/column/before.py",
+           "if inside is not None:\n",
+           "if inside is self:\n",
+           ("tests/families/column/test_before.py",)),
     Mutant("a transpose is undone", "tf_stitch/lowering/evaluate.py",
            "source[p] = index[axis]",
            "source[axis] = index[p]",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tf_stitch.families.column.propose import column_outputs
+from tf_stitch.families.column.before import ShortReductionsBefore
+from tf_stitch.families.column.propose import column_outputs, sums_of_columns
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
-from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import initial
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides
 from tf_stitch.kernel_ir import nodes as k
@@ -46,7 +46,7 @@ class _ColumnLowering:
         self.buffers = BufferTable(schedule.pattern)
         self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule, self.buffers, self.out)
-        self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
+        self.reductions = sums_of_columns(schedule.pattern, self.mapping.threads > 1)
         self.inner = schedule.dominant.operands[0].type.dims[-1]
         self.lane = Var("lane", self.mapping.vector)
         self._vector = self.lane if self.mapping.threads > 1 and self.lane.extent > 1 else None
@@ -61,6 +61,7 @@ class _ColumnLowering:
         across, down = thread % m.row_threads, thread // m.row_threads
         chunk = tile * m.row_threads + across
         limit, inside = self._edges(chunk * m.vector, tiles)
+        ShortReductionsBefore(self.schedule, self.evaluator, self.out).emit(self.reductions)
         sums = {n: out.fresh("acc") for n in self.reductions}
         out.emit(k.Comment("each thread reduces some rows", self.schedule.pattern.names(self.reductions)))
         for node, name in sums.items():

@@ -8,7 +8,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.reductions import keeps_last_axis
+from tf_stitch.ir.reductions import ARG_KINDS, keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
@@ -29,6 +29,8 @@ FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
 where each would take more rows."""
 SHORT, MANY_BLOCKS = 128, 4
 """Rows that a thread reduces alone where there are so many blocks for a processor."""
+MOST_REPEATED = 8192
+"""Elements of a reduction that every block repeats: they come from a cache in less time than a launch takes."""
 MOST_TOGETHER, LEAST_TOGETHER = 64, 4
 """Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
 3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
@@ -41,7 +43,7 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
         ScheduleError: a reduction that does not keep its last axis, different extents, reductions in sequence, or
             outputs of other sizes.
     """
-    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    reductions = sums_of_columns(pattern, device.simt)
     if not reductions:
         raise ScheduleError("no reduction")
     for node in reductions:
@@ -64,6 +66,25 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, columns=True, warp=device.warp)
     return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
+
+
+def sums_of_columns(pattern: Pattern, in_blocks: bool) -> list[Node]:
+    """The reductions that a kernel is of. The others are of everything, are needed before, and are so short that each
+    block has them by itself: what a norm knows of its only row.
+
+    Args:
+        in_blocks: of threads.
+    """
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    longest = [n for n in reductions if not is_short(n)]
+    return longest if in_blocks and longest else reductions
+
+
+def is_short(node: Node) -> bool:
+    """Whether every block of a kernel may as well reduce all of this by itself."""
+    operand = node.operands[0].type
+    return node.kind not in ARG_KINDS and operand.is_static and bool(
+        node.type.numel == 1 and operand.numel <= MOST_REPEATED)
 
 
 def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, length: int
@@ -90,9 +111,9 @@ def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, leng
             columns.append(node)
         else:
             raise ScheduleError(f"an output of {node.type} is neither a column nor an element", node.loc)
-    for node in reductions:
-        if node.operands[0] in below:
-            raise ScheduleError("a column reduction waits for another", node.loc)
+    for node in pattern.nodes:
+        if node.category is Category.REDUCTION and node.operands[0] in below:
+            raise ScheduleError("a reduction waits for that of a column", node.loc)
     return elements, columns
 
 

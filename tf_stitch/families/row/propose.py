@@ -36,6 +36,9 @@ REGISTER_BUDGET = 64
 """Registers all staged values of a thread may take."""
 BLOCK_THREADS = 128
 """Of a block, at least: short rows share one."""
+FEW_ROWS_ITEMS = 2
+"""Accesses of a row until which threads of a block share it where every row has a processor to itself: what a thread
+does for a row is what the kernel takes."""
 SHORTEST_GROUP = 8
 """Least threads that share a row whose length changes."""
 SHARED_ELEMENTS = 16
@@ -102,6 +105,9 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     row_threads = max(min(_power_of_two(chunks), device.warp), SHORTEST_GROUP if changes else 1)
     while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
         row_threads *= 2
+    if not changes and not isinstance(domain.rows, SymbolicDim) and domain.rows <= device.processors:
+        while row_threads < BLOCK_THREADS and ceil_div(chunks, row_threads) > FEW_ROWS_ITEMS:
+            row_threads *= 2
     items = ceil_div(chunks, row_threads)
     if changes:
         items = _power_of_two(items)
