@@ -30,9 +30,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt anew")
+    parser.addoption("--exhaustive", action="store_true", help="run what is marked exhaustive, too")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked exhaustive is skipped, not deselected: the summary names its file and counts it, as GPU tests."""
+    if not config.getoption("--exhaustive"):
+        for item in items:
+            if item.get_closest_marker("exhaustive") is not None:
+                name = item.name.partition("[")[0]
+                item.add_marker(pytest.mark.skip(reason=f"{name} is exhaustive: --exhaustive runs all cases"))
     place = {TESTS / name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path, len(LONG)))
 

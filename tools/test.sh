@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up a virtual environment and runs every check: ruff, mypy, pytest. Arguments go to pytest.
-# GPU tests are skipped, by name, where there is no GPU.
+# GPU tests are skipped, by name, where there is no GPU; so are cases that are marked exhaustive, without --exhaustive.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 prepare dev --no-compile  # Python compiles what tests import, on both cores

@@ -21,6 +21,7 @@ from tests.lowering import test_groups as groups
 from tests.lowering import test_prefetch as prefetched
 from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, launch, run_on_cpu
+from tests.support.tiers import each_commit
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.emit.cuda import emit_cuda
@@ -139,7 +140,9 @@ def planned(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion
 
 
 def adversaries(test: object) -> object:
-    return pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)(test)  # type: ignore[arg-type]
+    """Each commit runs threads in order and backwards."""
+    cases = each_commit(ADVERSARIES[:2], ADVERSARIES)
+    return pytest.mark.parametrize("adversary", cases, ids=str)(test)  # type: ignore[arg-type]
 
 
 @adversaries
@@ -188,7 +191,7 @@ def test_blocks_of_a_cluster(name: str, adversary: Adversary) -> None:
 @pytest.mark.parametrize("name", prefetched.ROWS)
 @pytest.mark.parametrize("columns", [4000, 4096])
 @pytest.mark.usefixtures("short_rows")
-@adversaries
+@pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)
 def test_rows_that_are_fetched_ahead(name: str, columns: int, adversary: Adversary) -> None:
     graph = region(name, [prefetched.ROWS[name](x(5, columns), columns)])
     built = compiled(graph, prefetched.IN_TURN)
@@ -222,7 +225,7 @@ def test_kernels_for_changing_sizes(name: str) -> None:
         check(graph, built, adversary)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", each_commit(range(8), range(24)))
 def test_random_graphs(seed: int) -> None:
     case = make_case(random.Random(seed), 14, 1500)
     aligned = seed % 2 == 0

@@ -11,6 +11,7 @@ from tests.differential import patterns as p
 from tests.differential.runner import compare, keys_of, random_values, reference, region, run_kernel_ir
 from tests.differential.sized_patterns import SIZED_PATTERNS
 from tests.differential.test_sizes import with_numbers_of
+from tests.support.tiers import each_commit
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
@@ -39,7 +40,7 @@ def compiled(name: str, b: int, n: int, device: DeviceSpec, plans: PlanMemory) -
 
 
 @DEVICES
-@NAMES
+@pytest.mark.parametrize("name", each_commit([*SIZED_PATTERNS][::3], SIZED_PATTERNS))
 def test_no_sizes_at_hand_are_refused(name: str, device: DeviceSpec) -> None:
     plans = PlanMemory()
     for b, n in itertools.product(HAND, HAND):

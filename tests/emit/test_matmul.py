@@ -11,6 +11,7 @@ from tests.differential import patterns as p
 from tests.differential.runner import Array, Values, build_cubin, random_values, reference, region, run_kernel_ir
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
+from tests.support.tiers import each_commit
 from tf_stitch.families.matmul import MATMUL, TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -91,7 +92,7 @@ def wanted_of(graph: TensorGraph) -> tuple[Values, dict[str, Array]]:
     return values, reference(graph, values)[0]
 
 
-@pytest.mark.parametrize("order", [Order.AHEAD, Order.BEHIND, Order.SHUFFLED])
+@pytest.mark.parametrize("order", each_commit([Order.AHEAD, Order.BEHIND], [Order.AHEAD, Order.BEHIND, Order.SHUFFLED]))
 def test_gives_what_its_nodes_give(graph: TensorGraph, order: Order) -> None:
     """Whichever warp is ahead, and whether copies are there at once or when they are waited for."""
     built = compiled_stitched(graph)
@@ -132,7 +133,7 @@ def test_many_rows_of_tiles() -> None:
 
 
 @pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", each_commit(range(4), range(12)))
 def test_any_sizes(seed: int, aligned: bool) -> None:
     """No multiples of tiles or vectors, any operand stored either way, matrices in a batch or alone."""
     chance = random.Random(seed)

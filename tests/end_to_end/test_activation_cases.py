@@ -90,7 +90,9 @@ def test_legacy_keras(run: Runner, tmp_path: Path) -> None:
     assert sum(graph["stitched_nodes"] for graph in done.report["graphs"]) > 0
 
 
-@pytest.mark.parametrize("variables", [{"TF_STITCH_WRAP": "py_function"}, {"TF_STITCH_PLANNER": "greedy"}])
+@pytest.mark.parametrize("variables", [
+    {"TF_STITCH_WRAP": "py_function"},
+    pytest.param({"TF_STITCH_PLANNER": "greedy"}, marks=pytest.mark.exhaustive)])
 def test_other_settings(
     forked: Runner, tmp_path: Path, both: tuple[Arrays, Arrays, Run], variables: dict[str, str]
 ) -> None:

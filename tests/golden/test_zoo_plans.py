@@ -14,6 +14,7 @@ import pytest
 
 from tests.differential.runner import keys_of
 from tests.planning.unstitched import unstitched_bytes
+from tests.support.tiers import each_commit
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.op_kinds import Category
@@ -22,6 +23,8 @@ from tf_stitch.lowering.kernel import LoweredKernel
 
 ZOO = Path(__file__).parents[1] / "planning" / "graphs" / "zoo"
 NAMES = sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
+LARGE = ("asr", "crnn")
+"""That take tens of seconds."""
 MIB = 1 << 20
 NOTABLE = (Category.REDUCTION, Category.SCAN, Category.CONTRACTION)
 
@@ -54,7 +57,7 @@ def _kernel_line(kernel: LoweredKernel) -> str:
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_commit([name for name in NAMES if name not in LARGE], NAMES))
 def test_plans(name: str, device: DeviceSpec, golden: Callable[[str, str], None]) -> None:
     regions = compiled_regions(name, device)
     for region in regions:

@@ -20,6 +20,7 @@ from tests.differential.runner import (
     run_kernel_ir,
 )
 from tests.schedule.long_rows import chain
+from tests.support.tiers import each_commit
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -42,7 +43,7 @@ def planned(case: object, device: DeviceSpec) -> BufferPlan:
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", each_commit(range(10), range(40)))
 def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec, monkeypatch: pytest.MonkeyPatch
                                                  ) -> None:
     monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1 if seed % 2 else 1 << 40)
@@ -84,7 +85,7 @@ def test_values_that_groups_hand_on_share_memory_between_grid_barriers() -> None
     compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", each_commit(range(10), range(40)))
 def test_a_round_reads_nothing_that_it_or_a_later_round_writes(seed: int) -> None:
     plan = planned(make_case(random.Random(2000 + seed), 18, 300).graph, H200)
     written = {n: r for r, kernel in zip(plan.rounds, plan.kernels, strict=True) for n,
@@ -237,7 +238,7 @@ def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monke
     assert len(shared) == 2 * 4, "what is read, and what is written"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", each_commit(range(4), range(12)))
 def test_results_are_right_where_kernels_write_over_operands(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1)
     check_all(make_case(random.Random(3000 + seed), 24, 300).graph, interpret_gpu=True, cuda=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,16 @@ def test_applies(mutant: Mutant) -> None:
         file, _, name = test.partition("::")
         assert (ROOT / file).exists()
         assert not name or f"def {name}(" in (ROOT / file).read_text()
+
+
+def test_each_commit_kills_every_mutant(request: pytest.FixtureRequest) -> None:
+    """What killed a mutant when all were last tried is not marked exhaustive, of what pytest collected: of all tests
+    where it runs all."""
+    known = json.loads(gzip.decompress((ROOT / "benchmarks/raw/mutants.json.gz").read_bytes()))["mutants"]
+    killers = {mutant["killed_by"] for mutant in known.values()}
+    assert len(killers) > 100
+    exhaustive = {item.nodeid for item in request.session.items if item.get_closest_marker("exhaustive") is not None}
+    assert killers.isdisjoint(exhaustive)
 
 
 def test_names_are_distinct() -> None:

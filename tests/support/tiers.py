@@ -1,0 +1,15 @@
+"""Which cases of a parametrised test each commit runs; the others are marked exhaustive (tests/conftest.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def each_commit(first: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
+    """All cases, of which each commit runs the `first`."""
+    first, cases = list(first), list(cases)
+    assert all(case in cases for case in first), "a case to run is not there"
+    return [case if case in first else pytest.param(case, marks=pytest.mark.exhaustive) for case in cases]
