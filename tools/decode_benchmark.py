@@ -24,7 +24,7 @@ _SAMPLER = flags.DEFINE_enum("sampler", "likeliest", ["likeliest", "draw"], "how
 _TF32 = flags.DEFINE_boolean("tf32", True, "whether matmuls on GPUs may be TF32; without it texts have to be equal")
 _POLICY = flags.DEFINE_string("policy", "float32", "of element types; mixed_bfloat16, for example")
 _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "of tf, xla, stitch")
-_WARM_UP = flags.DEFINE_integer("warm_up", 24, "calls of tf_stitch before those that are timed: its check takes 20")
+_WARM_UP = flags.DEFINE_integer("warm_up", 12, "calls of tf_stitch before those that are timed: its check takes eight")
 _TURNS = flags.DEFINE_integer("turns", 15, "calls of each that are timed")
 
 
