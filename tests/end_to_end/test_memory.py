@@ -11,7 +11,7 @@ from tests.end_to_end.conftest import PROGRAMS, Runner
 
 CALLS = 32
 """Enough for the profitability check to have timed both forms."""
-BEFORE_THE_GUARD = 20
+BEFORE_THE_GUARD = 4
 MIB = 1 << 20
 
 
