@@ -65,7 +65,6 @@ class StitchConfig:
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
         programmatic: kernels in CUDA graphs are started beside those that they depend on, where the device can.
-        fetch_ahead: before they wait for these, they ask for what they read of a region's inputs, where the device can.
         async_builds: what runs while kernels are built: nothing ("0"), a region's own TensorFlow ops ("1"), or a
             function as TensorFlow made it, which is rewritten meanwhile, too ("graph"); "auto": the last on CPUs,
             nothing on GPUs.
@@ -100,7 +99,6 @@ class StitchConfig:
     fuel: Fuel | None = None
     cuda_graphs: int = 64
     programmatic: bool = True
-    fetch_ahead: bool = False
     async_builds: str = "auto"
     first_step_seconds: float = 10.0
     ilp_seconds: float = 2.0
@@ -234,9 +232,6 @@ VARIABLES: Mapping[str, Variable] = {
                                       "one region 8 have; 0: none (for profilers)"),
     "TF_STITCH_PROGRAMMATIC": Variable("programmatic", "0, 1", _flag,
                                        "1 starts kernels of CUDA graphs before those they wait for have ended"),
-    "TF_STITCH_FETCH_AHEAD": Variable("fetch_ahead", "0, 1", _flag,
-                                      "1 lets kernels ask for what they read of a region's inputs before they wait "
-                                      "for the kernels before them (compute capability 9.0 and later)"),
     "TF_STITCH_ASYNC": Variable("async_builds", *_choice("auto", "0", "1", "graph"),
                                 "what runs while kernels are built: 0: nothing, steps wait; 1: TensorFlow's own ops "
                                 "of each region; graph: of a function that writes variables TensorFlow's own graph, "

@@ -62,7 +62,7 @@ def test_kernels_wait_for_others_before_they_touch_memory(shape: tuple[int, int]
     assert kernels
     for kernel in kernels:
         before, after = kernel.split("griddepcontrol.wait;")
-        assert not re.search(r"\b(ld|st|atom|red|cp)\.(?!param|async\.bulk\.prefetch)", before)
+        assert not re.search(r"\b(ld|st|atom|red|cp)\.(?!param)", before)
         assert "ld.global" in after
         assert "ld.global.nc" not in after
         assert not re.search(r"\bld\.(?!(acquire\.gpu\.)?global|shared|local)", after), "an address of no known space"

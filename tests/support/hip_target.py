@@ -13,7 +13,7 @@ from tf_stitch.targets.cuda import CUDA_TARGET
 
 HIP_DEVICE = replace(H200, name="hip", target="hip", architecture="gfx942", shared_bytes=1 << 16, warp=64,
                      registers=1 << 17, largest_cluster=1, block_barriers=1, async_copies=False, tensor_cores=False,
-                     tf32=False, fetches_ahead=False)
+                     tf32=False)
 """An H200 with another make of processor: its profile is invented, but for what follows from the numbers here."""
 
 HIP = Dialect(r"""

@@ -11,7 +11,6 @@ from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
 from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
-from tf_stitch.compiler.fetch_ahead import fetch_ahead
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
@@ -200,8 +199,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
     # After cooperative fusion, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
-    work = reverse_block_order(work, options.device) if options.device.simt else work
-    return plan, fetch_ahead(work, options.device)
+    return plan, reverse_block_order(work, options.device) if options.device.simt else work
 
 
 def _footprint(graph: TensorGraph) -> int:

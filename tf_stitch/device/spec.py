@@ -12,8 +12,6 @@ ASYNC_COPY_ARCHITECTURE = 80
 """Compute capability from which it can, and from which mma.sync takes TF32 and bfloat16, too."""
 CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
-FETCH_AHEAD_ARCHITECTURE = 90
-"""Compute capability from which a launch can be started beside the one before it, and ask for memory."""
 BLOCK_BARRIERS = 16
 """On every such device (PTX ISA, bar.sync)."""
 LIBRARY_ADDEND = 3.0
@@ -46,7 +44,6 @@ class DeviceSpec:
         largest_cluster: blocks that may be launched as a cluster, at most.
         block_barriers: barriers of a block, at each of which any of its warps may wait; 1: all threads wait at one.
         async_copies: threads can copy to shared memory beside other work.
-        fetches_ahead: a launch can ask for memory to come to the cache before it waits for the launch before.
         tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
         library_addend: time that a library call needs to read an addend, relative to a kernel's.
     """
@@ -69,7 +66,6 @@ class DeviceSpec:
     largest_cluster: int = 1
     block_barriers: int = 1
     async_copies: bool = False
-    fetches_ahead: bool = False
     tensor_cores: bool = False
     library_addend: float = 1.0
 
@@ -82,7 +78,6 @@ def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
                       stages_loads=True, vector_accesses=True, grid_barrier=True,
                       largest_cluster=LARGEST_CLUSTER if int(architecture) >= CLUSTER_ARCHITECTURE else 1,
                       block_barriers=BLOCK_BARRIERS, async_copies=newer, tensor_cores=newer,
-                      fetches_ahead=int(architecture) >= FETCH_AHEAD_ARCHITECTURE,
                       library_addend=LIBRARY_ADDEND)
 
 

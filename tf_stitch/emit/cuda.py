@@ -77,10 +77,6 @@ def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
     return Rendered(symbol, parts, tuple(a.value for _, emitter in called for a in emitter.sizes))
 
 
-MOST_AHEAD = 16 << 20
-"""Bytes of a tensor that a launch asks for ahead: a cache has to hold what several launches do."""
-
-
 def join_cuda(parts: Mapping[str, str], dialect: Dialect = CUDA) -> str:
     """A translation unit of rendered functions."""
     return _with_prelude("\n".join(parts.values()), dialect)
@@ -130,11 +126,6 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
            f'({", ".join([*pointers, *sizes])}) {{')
     if cluster > 1:
         yield "  tfs_cluster_start();"
-    for m, (_, emitter) in enumerate(members):
-        for b in emitter.program.parameters:
-            if b.name in emitter.program.ahead:
-                nbytes = min(b.size * b.dtype.size, MOST_AHEAD)
-                yield after(f"  tfs_fetch_ahead(p{m}_{b.name}, {nbytes});", "what nobody writes meanwhile")
     yield "  tfs_begin();"
     for m, grid in enumerate(grids[:-1]):
         before = f"start_{m} + " if m else ""

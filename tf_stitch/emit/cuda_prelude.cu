@@ -42,19 +42,6 @@ __device__ __forceinline__ void tfs_begin() {
 #endif
 }
 
-// Asks for a block's share of memory to come to the last cache, where nobody waits for it: before tfs_begin, while the
-// kernels before this one still run. A cache that all processors share holds what is written later, too.
-__device__ __forceinline__ void tfs_fetch_ahead(const void* from, unsigned long long bytes) {
-#if __CUDA_ARCH__ >= 900
-  const unsigned long long share = (bytes + gridDim.x - 1) / gridDim.x + 15 & ~15ull, first = share * blockIdx.x;
-  if (threadIdx.x != 0 || first >= bytes || (unsigned long long)from % 16 != 0) return;
-  const unsigned int there = (unsigned int)(bytes - first < share ? bytes - first : share) & ~15u;
-  if (there == 0) return;
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
-               :: "l"(__cvta_generic_to_global((const char*)from + first)), "r"(there) : "memory");
-#endif
-}
-
 // What is read through these pointers from here on is read after tfs_begin. A compiler that knows of a parameter that
 // nothing else reaches what it points to, and that the kernel only reads that, takes it for constant (ld.global.nc);
 // ptxas moves such loads before griddepcontrol.wait, where an earlier kernel still writes what they read.

@@ -237,8 +237,7 @@ class RegionBuilder:
                      self._templates(place.device), (), "", compiled.seconds, images)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
-        spec, times = self._spec(place.device), self._times(place.device)
-        device = replace(spec, tf32=place.tf32, fetches_ahead=spec.fetches_ahead and self._config.fetch_ahead)
+        device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
         plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=Stitching(self._config.matmuls))
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))

@@ -54,8 +54,6 @@ class Program:
         cluster: so many neighbouring blocks are a cluster of the launch: they run at the same time, meet at cluster
             barriers and write into each other's shared memory. Divides the grid.
         warp: threads that reduce by shuffles, without a barrier of the block.
-        ahead: names of parameters that a launch asks for to come to the device's cache, before it waits for what it
-            depends on. They are read as a whole, and were written long before.
     """
 
     buffers: tuple[Buffer, ...]
@@ -67,7 +65,6 @@ class Program:
     resident: int = 0
     cluster: int = 1
     warp: int = 1
-    ahead: tuple[str, ...] = ()
     noted: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property

@@ -34,8 +34,8 @@ no kernel family takes it."""
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
 load, compute and store at the same times, unless they prefetch."""
-LANES = 128
-"""Of a streaming multiprocessor, which looks up a line of its first cache in the time of an addition in each."""
+ADDITIONS_A_LINE = 128
+"""That a streaming multiprocessor's lanes make in the time in which it looks up a line of its first cache."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
 after 4 cycles."""
@@ -168,7 +168,7 @@ def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: Devi
     threads = program.grid * max(program.threads, device.warp)
     together = min(resident, share) * max(program.threads, device.warp)
     compute = threads * ops * 1e-3 * uneven / min(1.0, together / SATURATING_THREADS)
-    near = threads / device.warp * work.lines * LANES / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
+    near = threads / device.warp * work.lines * ADDITIONS_A_LINE / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
     compute = max(compute, near * 1e-3 * uneven)
     tensor_ns = work.multiply_adds / (TENSOR_RATE * device.processors)
     compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)
