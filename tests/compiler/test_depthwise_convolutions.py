@@ -62,6 +62,12 @@ def test_there_has_to_be_a_library_that_was_timed() -> None:
     assert as_sum(convolution(OpKind.CONVOLUTION, 16, 56, 96, 7, DType.F64))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_of_one_channel_is_a_sum(kind: OpKind) -> None:
+    """The library's fast engines are for groups."""
+    assert as_sum(convolution(kind, 16, 224, 1, 7))
+
+
 def test_in_a_region() -> None:
     """The library gets no gradient of an image where a convolution of the gradient gives the same."""
     graph = region("g", [convolution(kind, 16, 56, 96, 7) for kind in KINDS])

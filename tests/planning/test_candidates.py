@@ -241,8 +241,8 @@ def test_several_columns_are_inlined(turned: str) -> None:
     np.testing.assert_allclose(got["o0"], want["o0"], rtol=1e-4, atol=1e-4)
 
 
-def test_products_are_merged_with_their_sum_before_all_else() -> None:
-    """gelu(x) w, summed: whoever took the products alone would write them."""
+def test_multiplications_are_merged_with_their_sum_before_all_else() -> None:
+    """gelu(x) w, summed: whoever took the multiplications alone would write them."""
     x, w = B.input("x", F32, (64, 1)), B.input("w", F32, (64, 32))
     nodes = [B.exp(x)]
     nodes.append(B.mul(nodes[0], w))

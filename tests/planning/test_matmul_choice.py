@@ -50,8 +50,8 @@ def test_by_default_a_library_has_all_matmuls() -> None:
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_few_rows_are_a_kernel_s_with_what_follows_through_reshapes(dtype: DType) -> None:
     """A layer of a decoder: its results have an axis more, and gelu is none that the library knows."""
-    product = B.dot(B.reshape(x("x", dtype, 16, 1, 768), (16, 768)), x("w", dtype, 768, 512))
-    biased = B.add(B.reshape(product, (16, 1, 512)), x("b", dtype, 512))
+    matmul = B.dot(B.reshape(x("x", dtype, 16, 1, 768), (16, 768)), x("w", dtype, 768, 512))
+    biased = B.add(B.reshape(matmul, (16, 1, 512)), x("b", dtype, 512))
     graph = region("g", [p.gelu_erf(biased)])
     result = compile_region(*_arguments(graph), CompileOptions(H200))
     assert families(result) == [MATMUL.name]
@@ -60,7 +60,7 @@ def test_few_rows_are_a_kernel_s_with_what_follows_through_reshapes(dtype: DType
     compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
 
 
-def test_many_rows_or_exact_products_stay_the_library_s() -> None:
+def test_many_rows_or_exact_matmuls_stay_the_library_s() -> None:
     for m, device in ((17, H200), (16, replace(H200, tf32=False))):
         graph = region("g", [dense(F32, m, 768, 512)])
         assert len(compile_region(*_arguments(graph), CompileOptions(device)).calls) == 1

@@ -61,3 +61,8 @@ def test_slices_of_slices_are_one_each() -> None:
 def test_a_slice_of_other_axes_than_a_slice_has_stays() -> None:
     split = B.reshape(B.slice(X, (1, 0), (1, 1), (2, 6)), (4, 3))
     assert kinds(SimplifyMovement(), B.slice(split, (0, 1), (1, 1), (4, 1))) == ["slice", "reshape", "slice"]
+
+
+def test_nothing_of_an_axis_of_one_element_stays() -> None:
+    part = B.slice(B.input("x:0", F32, (2, 3, 4)), (0, 1, 0), (1, 1, 1), (2, 1, 4))
+    assert kinds(SimplifyMovement(), B.slice(part, (0, 0, 0), (1, 1, 1), (2, 0, 4))) == ["slice", "slice"]

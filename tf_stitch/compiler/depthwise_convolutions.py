@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_stitch.device.profile import DeviceProfile, interpolate
-from tf_stitch.ir.convolutions import multiplications_of
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.call import Library
+from tf_stitch.libraries.cudnn import convolution_us
 from tf_stitch.libraries.registry import library_of
 
 _LEAST_US = 3.0
-_RATES = {OpKind.CONVOLUTION: 0.065, OpKind.CONVOLUTION_INPUT_GRAD: 0.065, OpKind.CONVOLUTION_FILTER_GRAD: 0.034}
-"""Multiplications as a part of what the device's lanes add."""
+_PARTS = {OpKind.CONVOLUTION: 0.065, OpKind.CONVOLUTION_INPUT_GRAD: 0.065, OpKind.CONVOLUTION_FILTER_GRAD: 0.034}
+"""Of kernels of ours: microseconds of the least, and multiplications as a part of what the device's lanes add."""
 
 
 def faster_as_sum(node: Node, libraries: Sequence[Library], profile: DeviceProfile) -> bool:
@@ -24,8 +24,6 @@ def faster_as_sum(node: Node, libraries: Sequence[Library], profile: DeviceProfi
     called = None if library is None else library.measured_us(node, profile)
     if called is None:
         return True
-    moved = sum(x.type.nbytes for x in (node, *node.operands))
-    computing = multiplications_of(node) / (_RATES[node.kind] * profile.rate("float32", "add", 1))
-    summed = _LEAST_US + 1e-3 * max(computing, moved / interpolate(profile.bandwidth, moved))
+    summed = _LEAST_US + convolution_us(node, _PARTS[node.kind], profile)
     between = 2 * node.type.nbytes
     return summed <= called + 1e-3 * between / interpolate(profile.bandwidth, between)

@@ -163,16 +163,7 @@ template <class C> struct tfs_attention {
       }
       if (first + row < C::QUERIES) {
         if (column == 0) keep(most, sum, outer, head, first + row);
-        T* to = out + (long long)(first + row) * C::O_ROW + column;
-        tfs_vector<uint32_t, 4 / E::PER_WORD> words;
-        if constexpr (E::PER_WORD == 1) {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) words.v[j] = __float_as_uint(o[j] / sum);
-        } else {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) words.v[j] = E::pack(o[2 * j] / sum, o[2 * j + 1] / sum);
-        }
-        *reinterpret_cast<tfs_vector<uint32_t, 4 / E::PER_WORD>*>(to) = words;
+        tfs_store_quotients<E>(out + (long long)(first + row) * C::O_ROW + column, o, sum);
       }
     }
   }

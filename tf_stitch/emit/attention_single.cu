@@ -112,14 +112,6 @@ template <class C> struct tfs_attention_single {
       for (int j = 0; j < 4; ++j) o[j] += weight * part.v[j];
     }
     keep(most, sum);
-    tfs_vector<uint32_t, 4 / E::PER_WORD> words;
-    if constexpr (E::PER_WORD == 1) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) words.v[j] = __float_as_uint(o[j] / sum);
-    } else {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) words.v[j] = E::pack(o[2 * j] / sum, o[2 * j + 1] / sum);
-    }
-    *reinterpret_cast<tfs_vector<uint32_t, 4 / E::PER_WORD>*>(out) = words;
+    tfs_store_quotients<E>(out, o, sum);
   }
 };

@@ -6,6 +6,19 @@ __device__ __forceinline__ float tfs_exp_fast(float x) {
   return tfs_exp2_fast(x * LOG2_E);
 }
 
+// Stores four results, each a sum of weighted values over the sum of the weights.
+template <class E> __device__ __forceinline__ void tfs_store_quotients(typename E::Storage* to, const float (&o)[4], float sum) {
+  tfs_vector<uint32_t, 4 / E::PER_WORD> words;
+  if constexpr (E::PER_WORD == 1) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) words.v[j] = __float_as_uint(o[j] / sum);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) words.v[j] = E::pack(o[2 * j] / sum, o[2 * j + 1] / sum);
+  }
+  *reinterpret_cast<tfs_vector<uint32_t, 4 / E::PER_WORD>*>(to) = words;
+}
+
 // Copies ROWS rows of WORDS words, `step` elements apart, into shared memory, STRIDE words apart; rows that are not there
 // become zeros, or their products might be NaN.
 template <class E, int THREADS, int ROWS, int WORDS, int STRIDE>

@@ -132,8 +132,8 @@ template <class C> struct tfs_matmul {
     }
   }
 
-  // shared: STAGES stages of a tile of a and of b for each part, later the block's results. load_a(values, matrix, line, chunk) computes
-  // a vector of an operand that is not PLAIN; finish(results, matrix, row, chunk) takes VECTOR results of a row.
+  // memory: of each part STAGES stages of a tile of a and of b, later its results. load_a(values, matrix, line, chunk)
+  // computes a vector of an operand that is not PLAIN; finish(results, matrix, row, chunk) takes VECTOR results of a row.
   template <class LoadA, class LoadB, class Finish>
   static __device__ __forceinline__ void run(int all_threads, int block, const T* a, const T* b, uint32_t* memory,
                                              const LoadA& load_a, const LoadB& load_b, const Finish& finish) {

@@ -10,9 +10,9 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
+from tf_stitch.graph.validation import STITCH_OPS, UPLOAD
 
-UPLOAD = "StitchUpload"
-_REGIONS = frozenset({"StitchOp", "StitchStateOp"})
+_REGIONS = STITCH_OPS - {"StitchWhile"}
 
 
 def upload_inputs(graph_def: GraphDef) -> None:

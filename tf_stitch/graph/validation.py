@@ -13,7 +13,8 @@ from tf_stitch.graph.clustering.py_function import task_cpu
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 STITCH_OPS = frozenset({"StitchOp", "StitchStateOp", "StitchWhile"})
-OWN_OPS = STITCH_OPS | {"StitchUpload"}
+UPLOAD = "StitchUpload"
+OWN_OPS = STITCH_OPS | {UPLOAD}
 """Those and what stands before them, of the same regions."""
 
 

@@ -38,7 +38,7 @@ def is_depthwise(node: Node) -> bool:
     """Whether a static convolution, or the one that a node is a gradient of, has one filter for each channel."""
     assert isinstance(node.attrs, ConvolutionAttrs)
     z = sizes_of(node)
-    return node.attrs.groups == z.c == z.k > 1
+    return node.attrs.groups == z.c == z.k
 
 
 def multiplications_of(node: Node) -> int:

@@ -16,6 +16,11 @@ def terms_of(matmul: Node) -> int:
     return matmul.operands[0].type.dims[-2 if matmul.attrs.transpose_a else -1]
 
 
+def is_in_kernel(node: Node) -> bool:
+    """Whether a node is a matmul that was given to a kernel of ours."""
+    return isinstance(node.attrs, DotAttrs) and node.attrs.in_kernel
+
+
 def exchanges_last(node: Node) -> bool:
     """Whether a node exchanges the last two axes."""
     last = node.type.rank - 1

@@ -66,6 +66,10 @@ class AttentionTiling:
     warp: int
 
     @property
+    def text(self) -> str:
+        return f"{self.query_warps}x{self.key_warps} warps of {self.warp_keys} keys"
+
+    @property
     def threads(self) -> int:
         return self.warp * self.query_warps * self.key_warps
 
@@ -106,6 +110,10 @@ class SingleQueryTiling:
     @property
     def threads(self) -> int:
         return self.warp * self.warps
+
+    @property
+    def text(self) -> str:
+        return f"{self.groups} groups of {self.lanes} threads with {self.steps} keys"
 
     @property
     def rows(self) -> int:

@@ -11,10 +11,12 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
+from tf_stitch.kernel_ir.cache_lines import lines_of
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
+from tf_stitch.kernel_ir.vectorised_loops import vectorises
 from tf_stitch.kernel_ir.walk import bodies
-from tf_stitch.kernel_ir.work import CACHE_LINE_BYTES, LINE_BYTES, SIMD_LANES, Access, Work
+from tf_stitch.kernel_ir.work import LINE_BYTES, SIMD_LANES, Access, Work
 
 _ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpKind.MAXIMUM,
                 OpKind.MIN: OpKind.MINIMUM}
@@ -214,15 +216,14 @@ class _Counter:
         scores = times * tiling.rows * shape.keys / tiling.threads
         own = {stmt.q: tiling.rows * shape.depth, stmt.out: tiling.rows * shape.width}
         for name, elements in (*own.items(), (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
-            count = times * elements / tiling.threads
-            self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
+            self._vectors(name, times * elements, name == stmt.out)
         self.body(stmt.body, scores, None, None)
         self.work.multiply_adds += scores * (shape.depth + shape.width) * shape.dtype.size / 4
         for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
             self._op(DType.F32, kind, count, None)
         tiles = ceil_div(shape.keys, tiling.tile)
         for width, often in ((self._warp, 2 * tiles), (self._threads, 3 * tiles + 1)):
-            self.work.reductions[width] = self.work.reductions.get(width, 0.0) + often * times
+            self._waits(width, often * times)
         self.body(stmt.weigh, scores, None, None)
         self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
         self._loading = 1.0
@@ -234,8 +235,7 @@ class _Counter:
         scores = times * ceil_div(shape.keys, tiling.groups)
         for name, elements in ((stmt.q, shape.depth * tiling.groups), (stmt.out, shape.width),
                                (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
-            count = times * elements / tiling.threads
-            self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
+            self._vectors(name, times * elements, name == stmt.out)
         terms = scores * (shape.depth + shape.width) / tiling.lanes
         for kind, count in ((OpKind.MUL, terms), (OpKind.ADD, terms), (OpKind.EXP, scores), (OpKind.MAXIMUM, scores)):
             self._op(DType.F32, kind, count, None)
@@ -245,7 +245,7 @@ class _Counter:
         self.work.shuffles += scores * (tiling.lanes.bit_length() - 1)
         tiles = ceil_div(shape.keys, tiling.tile)
         for width, often in ((tiling.lanes, tiles), (self._threads, 1)):
-            self.work.reductions[width] = self.work.reductions.get(width, 0.0) + often * times
+            self._waits(width, often * times)
         self._loading = float(tiles)
         self.close_round(times)
 
@@ -264,8 +264,7 @@ class _Counter:
             writes[stmt.result_2] = tiling.rows * shape.width
         for names, is_written in ((reads, False), (writes, True)):
             for name, elements in names.items():
-                count = times * elements / tiling.threads
-                self.work.accesses.append(Access(name, count, count, 4, 4, is_written))
+                self._vectors(name, times * elements, is_written)
         multiplied = passes * (shape.depth + shape.width) + shape.depth + (0 if by_queries else shape.width)
         self.work.multiply_adds += scores * multiplied * shape.dtype.size / 4
         self.body(stmt.body, scores, None, None)
@@ -273,7 +272,7 @@ class _Counter:
             self.body(stmt.summand, scores, None, None)
             self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
         tiles = passes * ceil_div(shape.columns, tiling.tile)
-        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + 2 * tiles * times
+        self._waits(self._threads, 2 * tiles * times)
         self._loading = 1.0
         self.close_round(times)
 
@@ -287,14 +286,14 @@ class _Counter:
         self.work.multiply_adds += results * shape.k * shape.dtype.size / 4
         for name, extent, operand, body in ((stmt.a, tiling.rows, shape.a, stmt.load_a),
                                             (stmt.b, tiling.columns, shape.b, stmt.load_b)):
-            elements = times * extent * shape.k / tiling.threads
+            elements = times * extent * shape.k
             if operand.place is not None:
-                self.work.accesses.append(Access(name, elements, elements, 4, 4, False))
+                self._vectors(name, elements, False)
             else:
-                self.body(body, elements / operand.vector, None, None)
+                self.body(body, elements / tiling.threads / operand.vector, None, None)
         steps = tiling.steps(shape)
         waits = steps + 2 if tiling.parts == 1 else 2
-        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + waits * times
+        self._waits(self._threads, waits * times)
         self._loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
         self.close_round(times)
         self.body(stmt.finish, results / shape.vector, None, None)
@@ -310,8 +309,17 @@ class _Counter:
 
     def _reduction(self, width: int, members: int, times: float) -> None:
         self.work.shuffles += times * members * max(min(width, self._warp) - 1, 0).bit_length()
-        self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
+        self._waits(width, times)
         self.close_round(times)
+
+    def _waits(self, width: int, times: float) -> None:
+        """Of so many threads for each other."""
+        self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
+
+    def _vectors(self, buffer: str, elements: float, store: bool) -> None:
+        """Elements that the block's threads access once, four at a time."""
+        count = elements / self._threads
+        self.work.accesses.append(Access(buffer, count, count, 4, 4, store))
 
     def close_round(self, times: float) -> None:
         """Loads after this wait for those before."""
@@ -358,19 +366,8 @@ class _Counter:
         stride = self._stride(buffer, index, simd, serial)
         self.work.accesses.append(Access(buffer, count, min(count, distinct), width, stride, store))
         if self._thread is not None:
-            self.work.lines += count / width * self._lines(index, width, self._dtypes[buffer].size, stride)
-
-    def _lines(self, index: Index, width: int, size: int, stride: int | None) -> int:
-        """Lines of the first cache in which threads of a warp find their elements."""
-        assert self._thread is not None
-        if stride is None:
-            return self._warp
-        if stride == 0:
-            return 1
-        if stride == width:
-            return max(1, self._warp * width * size // CACHE_LINE_BYTES)
-        places = (index.value({self._thread: thread}) for thread in range(min(self._warp, self._threads)))
-        return len({place * size // CACHE_LINE_BYTES for place in places})
+            lines = lines_of(index, self._thread, self._warp, width, self._dtypes[buffer].size, stride)
+            self.work.lines += count / width * lines
 
     def _names(self, index: Index) -> frozenset[str]:
         """Variables that an index depends on."""
@@ -400,15 +397,3 @@ class _Counter:
             # The thread itself takes what lies between, in its next iterations.
             return max(1, stride // min(stride, LINE_BYTES // self._dtypes[buffer].size))
         return stride
-
-
-def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
-    """Whether compilers make vector code of a loop with that body. They ask conditions that stay the same outside."""
-    for stmt in body:
-        if isinstance(stmt, k.For | k.ArgUpdate | k.Fail | k.Array):
-            return False
-        if isinstance(stmt, k.If):
-            asked = stmt.condition.index if isinstance(stmt.condition, k.InRange) else None
-            if asked is None or over in asked.variables() or not vectorises((*stmt.body, *stmt.orelse), over):
-                return False
-    return True

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.rename import in_users_names
@@ -99,11 +98,7 @@ def _thread_range(stmt: k.ThreadRange, indent: str) -> Iterator[str]:
 def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
     form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
-    if isinstance(tiling, SingleQueryTiling):
-        who = f"{tiling.groups} groups of {tiling.lanes} threads with {tiling.steps} keys"
-    else:
-        who = f"{tiling.query_warps}x{tiling.key_warps} warps of {tiling.warp_keys} keys"
-    yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {who}:"
+    yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.text}:"
     yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
     yield from _block(stmt.body, indent + "    ")
     if stmt.weigh:

@@ -9,8 +9,6 @@ from tf_stitch.ir.op_kinds import OpKind
 
 SECTOR_BYTES = 32
 """What memory moves at least."""
-CACHE_LINE_BYTES = 128
-"""What a GPU's first cache looks up at a time."""
 LINE_BYTES = 64
 """Bytes that stay at hand between neighbouring accesses of one thread."""
 SIMD_LANES = 8

@@ -39,11 +39,13 @@ _REFERENCES = {ConvolutionPass.FORWARD: reference.convolution, ConvolutionPass.I
                ConvolutionPass.FILTER_GRADIENT: reference.filter_grad}
 
 _DEPTHWISE_US = 8.0
-_DEPTHWISE = {ConvolutionPass.FORWARD: {4: 0.116, 2: 0.217}, ConvolutionPass.INPUT_GRADIENT: {4: 0.110, 2: 0.091},
-              ConvolutionPass.FILTER_GRADIENT: {4: 0.062, 2: 0.190}}  # fmt: skip
-_STRIDED_DEPTHWISE_GRADIENT = 0.014
-"""A depthwise convolution: microseconds of the least, and what part of the lanes' additions it makes as
-multiplications, by bytes of an element. cuDNN 9.19 on an H200, at 8 sizes (docs/decisions/convolutions.md)."""
+_DEPTHWISE_PARTS = {ConvolutionPass.FORWARD: {4: 0.116, 2: 0.217},
+                    ConvolutionPass.INPUT_GRADIENT: {4: 0.110, 2: 0.091},
+                    ConvolutionPass.FILTER_GRADIENT: {4: 0.062, 2: 0.190}}  # fmt: skip
+_STRIDED_DEPTHWISE_PART = 0.014
+"""Of depthwise convolutions: microseconds of the least, and multiplications as a part of what the device's lanes add,
+by bytes of an element; of gradients of images between whose windows elements are left out. cuDNN 9.19 on an H200, at
+seven sizes (docs/decisions/convolutions.md); assumed to be the same parts elsewhere."""
 
 WORDS = Record("ConvolutionSpec", """\
 A convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k], or a gradient of it. All
@@ -54,6 +56,17 @@ gradient of results, gradient of filters.""", (
     Number("groups", "", 1, MOST_INT32),
     *(Number(f"{name}_{axis}", "", least, MOST_INT32) for name, least in (("stride", 1), ("dilation", 1), ("pad", 0))
       for axis in "hw")), ordered=True)
+
+
+def convolution_us(node: Node, part: float, profile: DeviceProfile) -> float:
+    """Microseconds of a convolution, or a gradient of one, by its multiplications or its bytes.
+
+    Args:
+        part: of what the device's lanes add, that it multiplies.
+    """
+    moved = sum(x.type.nbytes for x in (node, *node.operands))
+    computing = multiplications_of(node) / (part * profile.rate(DType.F32.value, OpKind.ADD.value, 1))
+    return 1e-3 * max(computing, moved / interpolate(profile.bandwidth, moved))
 
 
 @dataclass(frozen=True)
@@ -151,14 +164,11 @@ class ConvolutionLibrary(Library):
         """Of depthwise ones; others are estimated by bytes and operations."""
         attrs, size = root.attrs, root.type.dtype.size
         assert isinstance(attrs, ConvolutionAttrs)
-        parts = _DEPTHWISE[_PASSES[root.kind]]
-        if not is_depthwise(root) or size not in parts:
+        parts = _DEPTHWISE_PARTS[_PASSES[root.kind]]
+        if not is_depthwise(root) or attrs.groups == 1 or size not in parts:
             return None
         strided = root.kind is OpKind.CONVOLUTION_INPUT_GRAD and attrs.strides != (1, 1)
-        part = _STRIDED_DEPTHWISE_GRADIENT if strided else parts[size]
-        moved = sum(x.type.nbytes for x in (root, *root.operands))
-        computing = multiplications_of(root) / (part * profile.rate("float32", "add", 1))
-        return _DEPTHWISE_US + 1e-3 * max(computing, moved / interpolate(profile.bandwidth, moved))
+        return _DEPTHWISE_US + convolution_us(root, _STRIDED_DEPTHWISE_PART if strided else parts[size], profile)
 
 
 CUDNN = ConvolutionLibrary()

@@ -12,6 +12,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
+from tf_stitch.kernel_ir.cache_lines import CACHE_LINE_BYTES
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
@@ -22,8 +23,10 @@ CYCLES_PER_NS = 3.0
 """Of a CPU, about; only where an estimate asks whether a kernel is inlined."""
 
 SCATTERED = 30
-"""Additions in the time of a load whose thread and those beside it read other lines of the first cache. An H200's
-kernel of 12.8 million sums of 16 terms by such a matrix took 237 us, its 180 MB 43."""
+"""Additions in the time of a load whose thread and those beside it, with COLUMNS columns each, read other lines of the
+first cache. An H200's kernel of 12.8 million sums of 16 terms by such a matrix took 237 us, its 180 MB 43."""
+COLUMNS = 4
+"""Of a thread."""
 
 
 def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1, scattered: float = 0.0) -> float:
@@ -68,8 +71,12 @@ def scattered_ns(pattern: Pattern, device: DeviceSpec) -> float:
     side: threads beside each other, which have columns beside each other, find each a line of its own."""
     if not device.simt:
         return 0.0
-    return sum(SCATTERED * _node_ns(node, device) for node in pattern.nodes
-               if isinstance(node.attrs, DotAttrs) and node.attrs.transpose_b)
+    scattered = 0.0
+    for node in pattern.nodes:
+        if isinstance(node.attrs, DotAttrs) and node.attrs.transpose_b:
+            apart = COLUMNS * terms_of(node) * node.type.dtype.size
+            scattered += SCATTERED * min(1.0, apart / CACHE_LINE_BYTES) * _node_ns(node, device)
+    return scattered
 
 
 def _memory_ns(nbytes: int, device: DeviceSpec) -> float:

@@ -8,8 +8,9 @@ from enum import Enum
 import networkx as nx
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import is_in_kernel
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import Pattern, between, is_in_kernel, is_large_matmul, make_pattern
+from tf_stitch.planning.stitch_plan import Pattern, between, is_large_matmul, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US = 0.5

@@ -36,11 +36,11 @@ class MergeOptions:
 def merged_patterns(part: Part, options: MergeOptions) -> list[int]:
     """Sets of two nodes or more that can be one kernel; every intermediate set is a candidate."""
     found: dict[int, None] = {}
-    siblings, products = _siblings(part), _products(part)
+    siblings, summed = _siblings(part), _summed_alone(part)
     for edges in (part.edges, part.edges[::-1]) if options.thorough else (part.edges,):
         groups = AcyclicContraction(range(len(part.nodes)), part.edges)
         masks = [1 << i for i in range(len(part.nodes))]
-        for pairs in (products, edges, siblings, edges) if options.thorough else (products, edges, siblings):
+        for pairs in (summed, edges, siblings, edges) if options.thorough else (summed, edges, siblings):
             for a, b in pairs:
                 _try_merge(part, groups, masks, a, b, options.size, found)
     return list(found)
@@ -63,9 +63,9 @@ def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a:
         found[union] = None
 
 
-def _products(part: Part) -> list[Edge]:
-    """Products that are larger than what the part makes them of, and that are summed alone, as those of a matmul that
-    is a sum: whoever took them without the sum would have to write them."""
+def _summed_alone(part: Part) -> list[Edge]:
+    """Multiplications whose results are larger than what the part makes them of, with the sums that alone read them, as
+    in a matmul that is a sum: whoever took one without its sum would have to write that."""
     inside = set(part.nodes)
 
     def is_larger(node: Node) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
-from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.matrices import is_in_kernel, terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.ir.strided_view import path_to
@@ -159,11 +159,6 @@ def alone(node: Node) -> Pattern:
 def is_large_matmul(node: Node) -> bool:
     """A matmul that only a library call computes."""
     return node.category is Category.CONTRACTION and not is_small_matmul(node)
-
-
-def is_in_kernel(node: Node) -> bool:
-    """Whether a matmul was given to a kernel of ours."""
-    return isinstance(node.attrs, DotAttrs) and node.attrs.in_kernel
 
 
 def is_large(node: Node) -> bool:

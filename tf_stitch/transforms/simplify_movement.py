@@ -66,6 +66,8 @@ def _slice_of_slice(node: Node) -> Node | None:
     part = node.operands[0].type.shape
     if not isinstance(inner.attrs, SliceAttrs) or _longer_than_one(part) != _longer_than_one(inner.type.shape):
         return None
+    if any(size == 1 != kept for size, kept in zip(part, node.attrs.sizes, strict=True)):
+        return None  # nothing of an axis of one element
     axes = iter([axis for axis, size in enumerate(part) if size != 1])
     begin, strides, sizes = list(inner.attrs.begin), list(inner.attrs.strides), list(inner.attrs.sizes)
     for axis, size in enumerate(inner.attrs.sizes):

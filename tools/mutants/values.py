@@ -180,7 +180,7 @@ MUTANTS = (
            "(d * (size - 1) for d, size, p in",
            ("tests/transforms/test_depthwise_to_sums.py",)),
     Mutant("lines that a warp looks up cost nothing", "tf_stitch/kernel_ir/count_work.py",
-           "self.work.lines += count / width * self._lines(",
-           "self.work.lines += 0 * self._lines(",
+           "self.work.lines += count / width * lines",
+           "self.work.lines += 0 * lines",
            ("tests/kernel_ir/test_work.py",)),
 )

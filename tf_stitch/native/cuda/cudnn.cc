@@ -232,7 +232,7 @@ class Convolution final : public DeviceCall {
 
   // Whether an engine computes as exactly as TensorFlow asks, the same in each run if it asks for that, and need not be
   // compiled first, unless `compile`: which takes some 0.2 s, and for groups of a channel, where the heuristic names such
-  // an engine first, makes kernels that take a third to a tenth of the others' time.
+  // an engine first, makes kernels that others take 3.6 to 19 times as long as (docs/decisions/convolutions.md).
   bool IsAllowed(const Descriptor& config, bool compile) const {
     Descriptor engine(dnn_, kDnnEngine);
     DnnDescriptor room = engine.get();
@@ -246,7 +246,10 @@ class Convolution final : public DeviceCall {
     const auto noted = [&](int note) {
       return has(kDnnEngineNumericalNotes, kDnnIsNumericalNote, kDnnNumericalNotes, note);
     };
-    if (!compile && has(kDnnEngineBehaviorNotes, kDnnIsBehaviorNote, kDnnBehaviorNotes, kDnnCompiledAtRunTime)) return false;
+    const auto compiled = [&] {
+      return has(kDnnEngineBehaviorNotes, kDnnIsBehaviorNote, kDnnBehaviorNotes, kDnnCompiledAtRunTime);
+    };
+    if (!compile && compiled()) return false;
     if (deterministic_ && noted(kDnnNondeterministic)) return false;
     if (spec_.type != kFloat) return true;
     return !noted(kDnnDownConvertsInputs) && (tf32_ || !noted(kDnnTensorCore));

@@ -151,7 +151,7 @@ void ProfitabilityCheck::End(CUstream stream, const Turn& turn, bool ok) {
 // host and device spends on it.
 bool ProfitabilityCheck::Collect(CUstream stream) {
   if (stream == nullptr) {
-    found_ = Add(pending_->shadow, pending_->start_ns, false);
+    found_ = Add(pending_->shadow, pending_->start_ns);
     pending_.reset();
     return true;
   }
@@ -162,20 +162,20 @@ bool ProfitabilityCheck::Collect(CUstream stream) {
   float milliseconds = 0;
   if (done == 0 && cuda.EventElapsedTime(&milliseconds, start_, stop_) == 0) {
     const auto device_ns = static_cast<std::int64_t>(milliseconds * 1e6F);
-    found_ = Add(pending_->shadow, std::max(pending_->start_ns, device_ns), true);
+    found_ = Add(pending_->shadow, std::max(pending_->start_ns, device_ns));
   }
   pending_.reset();
   return true;
 }
 
 // What follows from the times so far, if anything.
-std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, std::int64_t ns, bool on_device) {
+std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, std::int64_t ns) {
   (shadow ? fallback_ns_ : stitched_ns_).push_back(ns);
   const int pairs = static_cast<int>(fallback_ns_.size());
   if (!shadow) return std::nullopt;
   const double stitched = Median(stitched_ns_), fallback = Median(fallback_ns_);
   Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3};
-  if (ClearlyFaster(on_device)) return outcome;
+  if (ClearlyFaster()) return outcome;
   if (pairs % kSeries != 0) return std::nullopt;
   if (stitched <= kSlower * fallback) return outcome;
   if (pairs < kPairsToGiveUp) return std::nullopt;
@@ -186,10 +186,11 @@ std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, 
 }
 
 // Whether the kernels won all of the first pairs, whichever of their runs are compared.
-bool ProfitabilityCheck::ClearlyFaster(bool on_device) const {
+bool ProfitabilityCheck::ClearlyFaster() const {
   const std::size_t pairs = fallback_ns_.size();
   const std::int64_t stitched = *std::max_element(stitched_ns_.begin(), stitched_ns_.end());
   const std::int64_t fallback = *std::min_element(fallback_ns_.begin(), fallback_ns_.end());
+  const bool on_device = start_ != nullptr;
   return (on_device && pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
 }
 

@@ -69,8 +69,8 @@ class ProfitabilityCheck {
   bool MakeEvents(CUstream stream);
   void DestroyEvents();
   bool Collect(CUstream stream);
-  std::optional<Outcome> Add(bool shadow, std::int64_t ns, bool on_device);
-  bool ClearlyFaster(bool on_device) const;
+  std::optional<Outcome> Add(bool shadow, std::int64_t ns);
+  bool ClearlyFaster() const;
   static Form FormOf(State state) { return state == State::kFallback ? Form::kFallback : Form::kStitched; }
 
   std::atomic<State> state_{State::kOpen};

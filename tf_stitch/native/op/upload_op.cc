@@ -21,7 +21,7 @@ constexpr std::size_t kPieces = 4;        // under way: beyond, the host waits f
 REGISTER_OP("StitchUpload")
     .Input("input: T")
     .Output("output: T")
-    .Attr("T: type")
+    .Attr("T: {numbertype, bool}")  // what bytes can be copied of
     .Attr("region: int = 0")  // that was the first to want it
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape);
 
