@@ -31,6 +31,24 @@ def regions_of(done: Run, part: str) -> set[int]:
     return {n["region"] for n in step["nodes"] if part in n["name"]} - {None}
 
 
+def waits_for(done: Run, region: int) -> set[int]:
+    """Regions of the training step that have to run before a region."""
+    assert done.report is not None
+    [step] = [g for g in done.report["graphs"] if "multi_step" in g["graph"] and g["regions"]]
+    nodes = step["nodes"]
+    members: dict[int, list[int]] = {}
+    for place, node in enumerate(nodes):
+        if node["region"] is not None:
+            members.setdefault(node["region"], []).append(place)
+    seen, pending = set(members[region]), list(members[region])
+    while pending:
+        for place in nodes[pending.pop()]["inputs"]:
+            together = {place, *members.get(nodes[place]["region"], ())} - seen
+            seen |= together
+            pending += together
+    return {nodes[place]["region"] for place in seen} - {None, region}
+
+
 def test_a_transformer(forked: Runner) -> None:
     """Forward and backward pass of a replica are one region, and so is its optimizer. TensorFlow gathers gradients of
     embeddings in a branch, which has to keep nothing else apart."""
@@ -41,6 +59,8 @@ def test_a_transformer(forked: Runner) -> None:
     assert len(passes) == len(regions_of(done, "/replica_1/")) * 2 == 2
     updates = regions_of(done, "/Sqrt")
     assert len(updates - passes) == len(updates) == 2
+    assert all(waits_for(done, region).isdisjoint(passes) for region in passes)
+    assert all(waits_for(done, region).isdisjoint(updates) for region in updates)
 
 
 def test_a_network_with_synchronized_batch_norm(forked: Runner) -> None:

@@ -10,6 +10,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.clustering.device_crossings import device_stages
 from tf_stitch.graph.clustering.eligibility import Eligibility
 from tf_stitch.graph.clustering.hidden_sizes import arguments_that_show
 from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS, private_edges, split_across_regions
@@ -80,6 +81,7 @@ class Clustering:
         self._eligibility = Eligibility(state, {n.name: n for n in graph_def.node}, self._fetched, self._contexts,
                                         options.native, options.why_not)
         self._private = private_edges(imported)
+        self._stages = device_stages(imported)
         self._cuts: dict[tuple[str, ...], RegionGraph] = {}
 
     def find(self) -> Regions:
@@ -195,7 +197,9 @@ class Clustering:
 
     def _place(self, node: ImportedNode) -> tuple[object, ...] | None:
         """Where a node runs, None if no region may hold it."""
-        return None if self._eligibility.why_not(node) is not None else (node.device, self._contexts[node.name])
+        if self._eligibility.why_not(node) is not None:
+            return None
+        return node.device, self._contexts[node.name], self._stages.get(node.name, 0)
 
     def _blind_writers(self, members: Sequence[str]) -> list[str]:
         """Members that write a variable which no member reads."""
