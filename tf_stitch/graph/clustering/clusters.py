@@ -10,6 +10,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
 from tf_stitch.graph.clustering.device_crossings import device_stages
 from tf_stitch.graph.clustering.eligibility import Eligibility
 from tf_stitch.graph.clustering.hidden_sizes import arguments_that_show
@@ -185,10 +186,12 @@ class Clustering:
         return reasons
 
     def _region_nodes(self) -> list[RegionNode]:
-        return [RegionNode(n.name, self._producers(n), n.control_inputs,
-                           self._place(n), n.weight, bool(n.writes),
-                           0 if n.op in _ALLOCATES_NOTHING else _nbytes(n), _nbytes(n))
-                for n in self._imported.nodes.values()]
+        others = waits_for_others(self._imported)
+        nodes = [RegionNode(n.name, self._producers(n), (*n.control_inputs, *others.get(n.name, ())),
+                            self._place(n), n.weight, bool(n.writes),
+                            0 if n.op in _ALLOCATES_NOTHING else _nbytes(n), _nbytes(n))
+                 for n in self._imported.nodes.values()]
+        return in_order(nodes, others)
 
     def _producers(self, node: ImportedNode) -> tuple[str, ...]:
         """Nodes whose data it reads, without the back edges of loops: the rest is acyclic."""

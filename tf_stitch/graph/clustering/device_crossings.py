@@ -3,17 +3,14 @@ pass and the mean of all replicas' losses would wait for the other replicas' pas
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.clustering.collectives import is_collective, nodes_before
 
 SHARED = -1
 """The stage of small values that another device reads, too, and that wait for nothing large: as a step's number."""
 SMALL_ELEMENTS = 1024
 """Up to so many take no time worth waiting for."""
-_COLLECTIVES = ("Collective", "NcclAllReduce")
-"""How the names of ops begin that end when all devices are there: whatever changed the device before is past."""
 
 
 def device_stages(imported: ImportedGraph) -> dict[str, int]:
@@ -28,14 +25,14 @@ def device_stages(imported: ImportedGraph) -> dict[str, int]:
     late: set[str] = set()
     arrives: dict[str, dict[str, int]] = {}  # from which device, at which stage
     for node in imported.nodes.values():
-        before = [name for name in _before(node) if name in stages]
+        before = [name for name in nodes_before(node) if name in stages]
         if _is_large(imported, node) or not late.isdisjoint(before):
             late.add(node.name)
         found: dict[str, int] = {}
         for device, stage in (item for name in before for item in arrives[name].items()):
             found[device] = max(stage, found.get(device, 0))
         here = devices.get(node.name)
-        if node.op.startswith(_COLLECTIVES):
+        if is_collective(node):  # it ends when all devices are there: whatever changed the device before is past
             found.clear()
         stages[node.name] = max((stage + (here not in (device, None)) for device, stage in found.items()), default=0)
         arrives[node.name] = found if here is None else {here: stages[node.name]} if node.name in late else {}
@@ -48,11 +45,6 @@ def _devices(imported: ImportedGraph) -> dict[str, str]:
     types = {device_type(node.device) for node in imported.nodes.values()}
     kind = "GPU" if "GPU" in types else "CPU"
     return {node.name: node.device for node in imported.nodes.values() if device_type(node.device) == kind}
-
-
-def _before(node: ImportedNode) -> Iterator[str]:
-    yield from (producer_of(tensor) for tensor in node.inputs)
-    yield from node.control_inputs
 
 
 def _is_large(imported: ImportedGraph, node: ImportedNode) -> bool:
