@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.all_reduces import all_reduces_in_streams
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
@@ -97,6 +99,7 @@ class FoundRegions:
     regions: Regions
     _clustering: Clustering
     _fallbacks: dict[int, FallbackSubgraph | None]
+    _why_not: Callable[[str], str | None]
 
     def fallback(self, region: RegionGraph) -> FallbackSubgraph | None:
         """The TensorFlow nodes of a region, None if they read a tensor that the region does not."""
@@ -107,12 +110,17 @@ class FoundRegions:
         """Regions that need their TensorFlow nodes, and do not have them."""
         return [r for r in self.regions.regions if id(r) in self._fallbacks and self._fallbacks[id(r)] is None]
 
-    def replaced(self, make_node: MakeNode) -> GraphDef:
+    def replaced(self, make_node: MakeNode, has_nccl: Callable[[], bool] = lambda: False) -> GraphDef:
         """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
-        of the host are copied to regions on GPUs."""
+        of the host are copied to regions on GPUs, and sums over GPUs are work in their streams.
+
+        Args:
+            has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
+        """
         graph_def = self._clustering.apply(self.regions.regions, make_node)
         put_back_loops(graph_def, self.state.sized)
         upload_inputs(graph_def)
+        all_reduces_in_streams(graph_def, self.state.imported, self._why_not, has_nccl)
         return graph_def
 
 
@@ -139,7 +147,7 @@ def _found(state: GraphState, options: GraphOptions) -> FoundRegions:
     clustering = Clustering(state, options.clusters)
     regions = clustering.find()
     fallbacks = _fallbacks(state, regions, clustering) if options.need_fallback else {}
-    return FoundRegions(state, regions, clustering, fallbacks)
+    return FoundRegions(state, regions, clustering, fallbacks, options.clusters.why_not)
 
 
 def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> dict[int, FallbackSubgraph | None]:

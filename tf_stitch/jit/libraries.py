@@ -7,7 +7,7 @@ from functools import cached_property
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
-from tf_stitch.runtime.device_query import cublas_lt_files, cudnn_files
+from tf_stitch.runtime.device_query import cublas_lt_files, cudnn_files, nccl_files
 from tf_stitch.targets import registry as targets
 
 SCOPES: dict[str, Scope] = {
@@ -65,6 +65,16 @@ class Libraries:
         if convolutions and graph_device == "GPU" and "GPU" in self._devices and self._has_cudnn:
             return scope_of(self._scope, convolutions=True)
         return self._devices
+
+    @cached_property
+    def has_nccl(self) -> bool:
+        """Whether sums over GPUs may be work in their streams; says why not."""
+        if self._native is None:
+            return False
+        missing = self._native.load_nccl(nccl_files())
+        if missing:
+            self._report.fallback("library", "sums over GPUs", f"{missing}: they stay TensorFlow's collectives")
+        return not missing
 
     @cached_property
     def _has_cudnn(self) -> bool:

@@ -248,6 +248,10 @@ class OpLibrary:
         """As load_cublas_lt, of cuDNN."""
         return str(self._library.tfs_load_cudnn("\n".join(files).encode()).decode(errors="replace"))
 
+    def load_nccl(self, files: Sequence[str]) -> str:
+        """As load_cublas_lt, of NCCL."""
+        return str(self._library.tfs_load_nccl("\n".join(files).encode()).decode(errors="replace"))
+
     def set_graphs(self, limit: int, programmatic: bool) -> None:
         """How many executables of the process have CUDA graphs at most (of a region 8 have), and whether graphs made
         from now on start kernels beside the ones that they depend on."""
@@ -386,6 +390,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_stat": (c.c_int64, [c.c_int]),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
         "tfs_load_cudnn": (c.c_char_p, [c.c_char_p]),
+        "tfs_load_nccl": (c.c_char_p, [c.c_char_p]),
         "tfs_set_graphs": (None, [c.c_int, c.c_int]),
         "tfs_visit_graphs": (None, [_GRAPHS_TYPE]),
         "tfs_region_runs": (c.c_int64, [c.c_int64]),

@@ -75,13 +75,13 @@ class Library:
 
 
 _WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/loop_spec.cc", "op/callers_executor.cc",
-                    "op/module_op.cc", "op/upload_op.cc", "cpu/workers.cc")
+                    "op/module_op.cc", "op/upload_op.cc", "op/all_reduce_op.cc", "cpu/workers.cc")
 """All that read TensorFlow's large headers, which takes seven seconds."""
 _RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc", "op/executable.cc",
             "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "loop/loop_roles.cc", "op/gemm.cc",
             "cpu/host_gemm.cc")
 _CUDA = ("cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc",
-         "cuda/graph_places.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc")
+         "cuda/graph_places.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc", "cuda/nccl_library.cc")
 _CUDNN = ("cuda/cudnn.cc", "cuda/cudnn_library.cc")
 _TOGETHER = (_WITH_TENSORFLOW, _RUNTIME, _CUDA, _CUDNN)
 STITCH_OP = Library(

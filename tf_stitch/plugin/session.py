@@ -167,7 +167,8 @@ class Session:
 
         numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of, budget)
                    for loop in state.native}
-        rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
+        rewritten = (found.replaced(make_node, lambda: self._libraries.has_nccl)
+                     if found.regions.regions or numbers else None)
         if rewritten is not None:
             number_regions(rewritten, numbers)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))

@@ -45,6 +45,11 @@ def cudnn_files() -> list[str]:
     return [*_in_wheels("libcudnn.so.9"), "libcudnn.so.9"]
 
 
+def nccl_files() -> list[str]:
+    """Where NCCL may be, as cublas_lt_files."""
+    return [*_in_wheels("libnccl.so.2"), "libnccl.so.2"]
+
+
 def _in_wheels(name: str) -> list[str]:
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec is not None else None

@@ -35,7 +35,9 @@ class CallersExecutor final : public Executor {
   const std::unique_ptr<Executor> steps_;
 };
 
-bool IsRegion(const Node& node) { return absl::StartsWith(node.type_string(), "Stitch"); }
+bool IsRegion(const Node& node) {
+  return absl::StartsWith(node.type_string(), "Stitch") && node.type_string() != "StitchAllReduce";
+}
 
 // No kernel's work: it hands on what is there, or its size.
 bool DoesNothing(const Node& node) {

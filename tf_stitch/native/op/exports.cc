@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "cuda/cudnn.h"
+#include "cuda/nccl_library.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
@@ -128,6 +129,9 @@ TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
   error = tf_stitch::LoadCublasLt(Lines(files));
   return error.c_str();
 }
+
+// As tfs_load_cublas_lt, of NCCL; once for the process.
+TFS_EXPORT const char* tfs_load_nccl(const char* files) { return tf_stitch::LoadNccl(Lines(files)).c_str(); }
 
 // As tfs_load_cublas_lt, of cuDNN.
 TFS_EXPORT const char* tfs_load_cudnn(const char* files) {

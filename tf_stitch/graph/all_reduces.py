@@ -1,0 +1,86 @@
+"""Sums over the GPUs of one process become work in the devices' streams (native/op/all_reduce_op.cc). TensorFlow's
+collective ends on the host when the sum is there, and what follows is given to the devices after that: they wait for
+the host, and the host for them, once a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
+from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.control_context import control_contexts, frame_names
+
+ALL_REDUCE = "StitchAllReduce"
+_COLLECTIVE = "CollectiveReduceV2"
+_INPUT, _SIZE, _GROUP, _INSTANCE = range(4)
+_TYPES = frozenset({types_pb2.DT_HALF, types_pb2.DT_BFLOAT16, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE,
+                    types_pb2.DT_INT64})
+"""Without int32, which TensorFlow keeps on the host."""
+_BY_NCCL = (b"auto", b"nccl")
+
+
+def all_reduces_in_streams(graph_def: GraphDef, imported: ImportedGraph, why_not: Callable[[str], str | None],
+                           has_nccl: Callable[[], bool]) -> None:
+    """Replaces sums all of whose members are in this graph, on a GPU each, outside of branches and loops.
+
+    Args:
+        imported: of the graph before regions were replaced; the collectives are in both.
+        why_not: why the user wants a node left alone, None if nobody does.
+        has_nccl: asked if there is something to replace.
+    """
+    found = [n for n in graph_def.node if n.op == _COLLECTIVE and _is_plain_sum(n) and why_not(n.name) is None]
+    if not found:
+        return
+    contexts = control_contexts(imported, frame_names(graph_def))
+    alone = [n for n in found if n.name in contexts and not contexts[n.name]]
+    for members in _groups(alone, imported.statics):
+        if has_nccl():
+            _replace(members)
+
+
+def _is_plain_sum(node: NodeDef) -> bool:
+    attributes = node.attr
+    return (device_type(node.device) == "GPU" and attributes["T"].type in _TYPES
+            and attributes["merge_op"].s == b"Add" and attributes["final_op"].s == b"Id"
+            and attributes["communication_hint"].s in _BY_NCCL and attributes["timeout_seconds"].f == 0)
+
+
+def _groups(nodes: Iterable[NodeDef], statics: Mapping[str, Any]) -> list[list[NodeDef]]:
+    """Nodes of one group that is here as a whole: as many devices as it has members, equally many nodes on each. Which
+    nodes meet, an input tells when they run."""
+    groups: dict[tuple[int, int], list[NodeDef]] = {}
+    for node in nodes:
+        size, group = (statics.get(canonical_tensor(node.input[i])) for i in (_SIZE, _GROUP))
+        if size is not None and group is not None:
+            groups.setdefault((int(size), int(group)), []).append(node)
+    return [members for (size, _), members in groups.items() if size > 1 and _is_whole(members, size)]
+
+
+def _is_whole(members: Iterable[NodeDef], size: int) -> bool:
+    counts: dict[str, int] = {}
+    for node in members:
+        counts[node.device] = counts.get(node.device, 0) + 1
+    return len(counts) == size and len(set(counts.values())) == 1
+
+
+def _replace(members: Iterable[NodeDef]) -> None:
+    devices = sorted({node.device for node in members})
+    for node in members:
+        data = [node.input[_INPUT], node.input[_INSTANCE]]
+        controls = [i for i in node.input if i.startswith("^")]
+        dtype, shapes = node.attr["T"].type, node.attr["_output_shapes"]
+        node.op = ALL_REDUCE
+        del node.input[:]
+        node.input.extend([*data, *controls])
+        kept = shapes.SerializeToString()
+        node.attr.clear()
+        if kept:
+            node.attr["_output_shapes"].ParseFromString(kept)
+        node.attr["T"].type = dtype
+        node.attr["group"].s = ";".join(devices).encode()
+        node.attr["size"].i, node.attr["number"].i = len(devices), devices.index(node.device)
