@@ -41,7 +41,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_benchmark, "Worker", Fake)
     if not flags.FLAGS.is_parsed():
         flags.FLAGS(["test"])
-    with flagsaver.flagsaver(rounds=2, replicas=["1", "2"], backends=["tf", "stitch"]):
+    with flagsaver.flagsaver(replica_rounds=2, replicas=["1", "2"], replica_backends=["tf", "stitch"]):
         rows = replica_benchmark.measure(["gpt2_train"])
     assert [(row["backend"], row["replicas"], row["median_ms"]) for row in rows] == [
         ("tensorflow", "1", 3.0), ("tf_stitch", "1", 3.0), ("tensorflow", "2", "failed: 2 replicas on 1 devices"),

@@ -1,10 +1,14 @@
 """What a call costs the host: a network of 150 variables that is one region, run by TensorFlow's C API without Python.
+
+    python -m tools.benchmark.conversion_host FOLDER cuda:sm_90 [PROGRAM]    # on a machine with such a GPU; the program
+                                                  # is built if there is none (`build_loader`)
 """
 
 from __future__ import annotations
 
 import statistics
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +35,11 @@ def build_loader(folder: Path) -> Path:
     return made
 
 
-def one_region(folder: Path) -> None:
+def one_region(folder: Path, target: str = "cpu") -> None:
     """Writes the network to `original` and, converted to one region, to `converted`.
+
+    Args:
+        target: as `tf_stitch convert --target` has it.
 
     Raises:
         RuntimeError: it does not convert.
@@ -45,7 +52,7 @@ def one_region(folder: Path) -> None:
         h = keras.layers.LayerNormalization(center=False)(h + keras.layers.Dense(WIDTH, activation="tanh")(h))
     keras.Model(i, h).export(str(folder / FORMS[0]), verbose=False)
     if main([f"--input_dir={folder / FORMS[0]}", f"--output_dir={folder / FORMS[1]}", "--scope=region",
-             "--signatures=serving_default", "--input_ranges=batch=1:1", "--nomeasure"]) != OK:
+             "--signatures=serving_default", "--input_ranges=batch=1:1", "--nomeasure", f"--target={target}"]) != OK:
         raise RuntimeError("the network does not convert")
 
 
@@ -98,3 +105,18 @@ def host_lines(found: dict[str, Any]) -> list[str]:
 
 def _three(values: Sequence[float]) -> str:
     return ", ".join(f"{f(values):.3g}" for f in (min, statistics.median, max))
+
+
+def main_on(folder: Path, target: str, program: Path | None = None) -> None:
+    """Prints the page's lines for a target."""
+    from tf_stitch.config import load_config
+    from tf_stitch.native.build import STITCH_OP, build_library
+
+    folder.mkdir(parents=True, exist_ok=True)
+    one_region(folder, target)
+    library = build_library(STITCH_OP, load_config().cache_dir, portable=True)
+    print("\n".join(host_lines(host_times(program or build_loader(folder), library, folder))))
+
+
+if __name__ == "__main__":
+    main_on(Path(sys.argv[1]), sys.argv[2], *map(Path, sys.argv[3:]))
