@@ -24,12 +24,14 @@ from tools.benchmark.workers import BACKENDS, Worker
 FIELDS = ("network", "backend", "replicas", "median_ms", "least_ms", "most_ms", "first_epoch_s", "loss", "regions",
           "checked", "fallbacks")  # fmt: skip
 
-_NETWORKS = flags.DEFINE_list("replicated_networks", ["gpt2_train", "resnet50_train"], "of tools/benchmark/network_cases.py")
+_NETWORKS = flags.DEFINE_list("replicated_networks", ["gpt2_train", "resnet50_train"],
+                              "of tools/benchmark/network_cases.py")
 _BACKENDS = flags.DEFINE_list("replica_backends", ["tf", "stitch"], "tf, stitch; XLA refuses replicas")
 _REPLICAS = flags.DEFINE_list("replicas", ["1", "2"], "numbers of GPUs")
 _ROUNDS = flags.DEFINE_integer("replica_rounds", 5, "turns of each process")
 _STEPS = flags.DEFINE_integer("replica_steps", 24, "steps of a turn that are timed, after a quarter as many")
-_WARM_UP = flags.DEFINE_integer("replica_warm_up", 40, "steps before the first turn: CUDA graphs are made; the check decides")
+_WARM_UP = flags.DEFINE_integer("replica_warm_up", 40,
+                                "steps before the first turn: CUDA graphs are made; the check decides")
 _READY = flags.DEFINE_float("replica_ready", 300, "seconds for the first steps of all processes")
 
 
