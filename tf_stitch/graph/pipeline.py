@@ -15,6 +15,7 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
+from tf_stitch.graph.function_ends import end_on_host
 from tf_stitch.graph.loops.folded_loop import put_back_loops
 from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
 from tf_stitch.graph.passes.cut_feeds import CutFeeds
@@ -112,7 +113,8 @@ class FoundRegions:
 
     def replaced(self, make_node: MakeNode, has_nccl: Callable[[], bool] = lambda: False) -> GraphDef:
         """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
-        of the host are copied to regions on GPUs, and sums over GPUs are work in their streams.
+        of the host are copied to regions on GPUs, sums over GPUs are work in their streams, and the end of a function
+        waits for other GPUs on the host alone.
 
         Args:
             has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
@@ -121,6 +123,7 @@ class FoundRegions:
         put_back_loops(graph_def, self.state.sized)
         upload_inputs(graph_def)
         all_reduces_in_streams(graph_def, self.state.imported, self._why_not, has_nccl)
+        end_on_host(graph_def)
         return graph_def
 
 

@@ -1,0 +1,57 @@
+"""The end of a function waits for other GPUs on the host alone. A control edge between GPUs is a copy of nothing, which
+TensorFlow makes when the first one has done all it was given; who asks for a function's end needs to know that the work
+is given. On one GPU control edges mean no more than that."""
+
+from __future__ import annotations
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
+
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+from tf_stitch.frontend.tensorflow.importer import device_type
+
+_HANDS_ON = frozenset({"NoOp", "Identity", "OptionalFromValue", "_Retval"})
+"""Ops of a function's end: none reads what another one has written."""
+
+
+def end_on_host(graph_def: GraphDef) -> None:
+    """Lets the last NoOps of a function wait for other GPUs by a number in the host's memory."""
+    nodes = {node.name: node for node in graph_def.node}
+    ends = _ends(graph_def)
+    made: dict[tuple[str, str], str] = {}
+    for node in [n for n in graph_def.node if n.op == "NoOp" and n.name in ends and device_type(n.device) == "GPU"]:
+        for i, control in enumerate(node.input):
+            before = nodes[producer_of(control)]
+            if device_type(before.device) != "GPU" or before.device == node.device:
+                continue
+            edge = before.name, node.device
+            if edge not in made:
+                made[edge] = _on_host(graph_def, before, node.device, len(made))
+            node.input[i] = f"^{made[edge]}"
+
+
+def _ends(graph_def: GraphDef) -> set[str]:
+    """Nodes behind which nothing computes: neither what computes, nor what stands before it."""
+    before = {node.name: [producer_of(name) for name in node.input] for node in graph_def.node}
+    ends = {node.name for node in graph_def.node if node.op in _HANDS_ON}
+    pending = [name for name in before if name not in ends]
+    while pending:
+        found = ends.intersection(before[pending.pop()])
+        ends -= found
+        pending += found
+    return ends
+
+
+def _on_host(graph_def: GraphDef, before: NodeDef, device: str, number: int) -> str:
+    """The name of a node on a device that runs when `before` has run: an int32, which GPUs keep on the host."""
+    name = f"tf_stitch_end_{number}/{before.name}"
+    there = graph_def.node.add(name=f"{name}/given", op="Const", device=before.device, input=[f"^{before.name}"])
+    there.attr["dtype"].type = types_pb2.DT_INT32
+    there.attr["value"].tensor.CopyFrom(TensorProto(dtype=types_pb2.DT_INT32, tensor_shape=TensorShapeProto(),
+                                                    int_val=[0]))
+    here = graph_def.node.add(name=name, op="Identity", device=device, input=[there.name])
+    here.attr["T"].type = types_pb2.DT_INT32
+    return name
