@@ -3,8 +3,8 @@
     python -m tools.replica_table                  # benchmarks/replicas.csv as the table of benchmarks/replicas.md
     python -m tools.replica_table --rows=other.csv --host=8 --slower=4
 
-A ring all-reduce moves 2 (n - 1) / n times the gradients over each link: once for n = 2, nearly twice for many. So what
-two GPUs take longer than one says how long n take. Latencies are left out.
+A ring all-reduce moves 2 (n - 1) / n times the gradients over each link: once for n = 2, nearly twice for many. So the
+all-reduce of two says how long that of n takes. Latencies are left out.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ class Step:
 
     @staticmethod
     def of(row: Mapping[str, str]) -> Step:
-        """A row: the all-reduce is what TensorFlow's step takes longer on two GPUs than on one, `scale` times."""
-        exchange = (float(row["tensorflow_two_ms"]) - float(row["tensorflow_one_ms"])) * float(row["scale"])
-        return Step(row["model"], float(row["one_ms"]), exchange, float(row["backward"]))
+        return Step(row["model"], float(row["one_ms"]), float(row["all_reduce_ms"]), float(row["backward"]))
 
 
 @dataclass(frozen=True)
