@@ -308,5 +308,10 @@ class CudaKernel(CFamily):
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
         yield f"{{ {vector} t;"
         yield "#pragma unroll"
-        yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {self.to_storage(f'{stmt.array}[i]', dtype)};"
+        if half := _HALF.get(dtype):
+            pair = f"tfs_to_{half}_pair({stmt.array}[i], {stmt.array}[i + 1])"
+            yield f"  for (int i = 0; i < {stmt.width}; i += 2) tfs_set_pair(t, i, {pair});"
+        else:
+            value = self.to_storage(f"{stmt.array}[i]", dtype)
+            yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {value};"
         yield f"  *({vector}*)({stmt.buffer} + ({self.index(stmt.index)})) = t; }}"

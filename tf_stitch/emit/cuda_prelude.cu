@@ -159,19 +159,34 @@ TFS_WRAPPING(tfs_add, +) TFS_WRAPPING(tfs_sub, -) TFS_WRAPPING(tfs_mul, *)
   __device__ __forceinline__ double tfs_##name(double x) { return name(x); }
 TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(erfc) TFS_UNARY(rsqrt)
 // Functions for results that are rounded to halves: relative errors below 2^-16, a sixteenth of float16's spacing. What
-// is below 2^-126 may be 0.
-__device__ __forceinline__ float tfs_exp_half(float x) { return __expf(x); }
-__device__ __forceinline__ float tfs_sigmoid_half(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
-// exp(-x*x) * P(t), t = 1 / (1 + 0.44 |x|); P is our fit of erfcx on [0, 12], relative error 5.2e-6.
+// is below 2^-126 may be 0, so nothing is scaled to have it.
+#ifdef TFS_WITHOUT_PTX
+__device__ __forceinline__ float tfs_exp2_half(float x) { return exp2f(x); }
+__device__ __forceinline__ float tfs_reciprocal_half(float x) { return 1.0f / x; }
+#else
+__device__ __forceinline__ float tfs_exp2_half(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float tfs_reciprocal_half(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif
+__device__ __forceinline__ float tfs_exp_half(float x) { return tfs_exp2_half(1.44269504f * x); }
+__device__ __forceinline__ float tfs_sigmoid_half(float x) { return tfs_reciprocal_half(1.0f + tfs_exp_half(-x)); }
+// exp(-x*x) * P(t), t = 1 / (1 + 0.44 |x|); P is our fit of erfcx on [0, 12], relative error 5.2e-6. Far out exp is 0.
 __device__ __forceinline__ float tfs_erfc_half(float x) {
-  const float z = fabsf(x), t = __fdividef(1.0f, __fmaf_rn(0.44f, z, 1.0f));
+  const float z = fabsf(x), t = tfs_reciprocal_half(__fmaf_rn(0.44f, z, 1.0f));
   float p = -0.146104723f;
   p = __fmaf_rn(p, t, 0.35065016f);
   p = __fmaf_rn(p, t, 0.0407333068f);
   p = __fmaf_rn(p, t, 0.263585317f);
   p = __fmaf_rn(p, t, 0.242569789f);
   p = __fmaf_rn(p, t, 0.248560995f);
-  const float tail = z > 14.0f ? 0.0f : __expf(-z * z) * (p * t);
+  const float tail = tfs_exp_half(-z * z) * (p * t);
   return x < 0.0f ? 2.0f - tail : tail;
 }
 __device__ __forceinline__ float tfs_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -206,10 +221,31 @@ template <class T> __device__ __forceinline__ T tfs_ifloor_mod(T x, T y) {
 }
 
 __device__ __forceinline__ float tfs_from_bfloat16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
+// Two numbers as halves, the first in the low bits: one instruction, where one bfloat16 takes seven of arithmetic.
+#if __CUDA_ARCH__ >= 800 && !defined(TFS_WITHOUT_PTX)
+__device__ __forceinline__ uint32_t tfs_to_half_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+__device__ __forceinline__ uint32_t tfs_to_bfloat16_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+__device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) { return (uint16_t)tfs_to_bfloat16_pair(f, 0.0f); }
+#else
 __device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) {
   uint32_t bits = __float_as_uint(f);
   return f != f ? 0x7fc0 : (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
+__device__ __forceinline__ uint32_t tfs_to_half_pair(float low, float high) {
+  return tfs_to_half(low) | (uint32_t)tfs_to_half(high) << 16;
+}
+__device__ __forceinline__ uint32_t tfs_to_bfloat16_pair(float low, float high) {
+  return tfs_to_bfloat16(low) | (uint32_t)tfs_to_bfloat16(high) << 16;
+}
+#endif
 
 template <class... T>
 __device__ __forceinline__ void tfs_read_late(T*&... pointers) {
@@ -224,6 +260,10 @@ template <class... T> __device__ __forceinline__ void tfs_load_fence(const T&...
 
 // A vector access: N elements of storage type T at a multiple of their size.
 template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; };
+// Sets element i, which is even, and the next one.
+template <int N> __device__ __forceinline__ void tfs_set_pair(tfs_vector<uint16_t, N>& to, int i, uint32_t pair) {
+  memcpy(to.v + i, &pair, sizeof pair);
+}
 
 struct tfs_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_add(a, b); } };
 struct tfs_prod { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_mul(a, b); } };
