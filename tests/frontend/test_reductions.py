@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.differential.runner import compiled, run_kernel_ir
 from tests.frontend.check import check, trace
+from tests.frontend.test_random import as_region
 from tests.frontend.values import FLOATS, NUMBERS, normal
+from tf_stitch.device.spec import H200
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_kinds import Category
 
 RAW = tf.raw_ops
 AXES = ([-1], [0], [0, 2], [], [0, 1, 2])
@@ -86,6 +92,32 @@ def test_sparse_cross_entropy(labels: str) -> None:
     x = normal((4, 6))
     x[0, 3] = -np.inf
     check(lambda x, y: RAW.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=y), x, y)
+
+
+def test_losses_read_the_wanted_logits_alone() -> None:
+    """Nothing but the maximum and the sum of exponentials is reduced over a row."""
+    features, labels = tf.TensorSpec([4, 6]), tf.TensorSpec([4], tf.int64)
+    traced = trace(lambda x, y: RAW.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=y)[0], features, labels)
+    loss = traced.imported.value(traced.concrete.graph.outputs[0].name)
+    assert loss is not None
+    nodes = TensorGraph("loss", [("loss", loss)]).nodes()
+    assert sorted(n.kind.value for n in nodes if n.category is Category.REDUCTION) == ["max", "sum"]
+
+
+@pytest.mark.parametrize("labels", ["int32", "int64"])
+def test_labels_of_no_class_give_nan_on_a_gpu(labels: str) -> None:
+    """Also one that 32 bits would make a class of."""
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        return RAW.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=y)
+
+    x, y = normal((4, 6)), np.array([0, -1, 6, 5 + (1 << 32) if labels == "int64" else 1 << 20]).astype(labels)
+    graph, values = as_region(function, [x, y])
+    loss, gradient = run_kernel_ir(graph, compiled(graph, H200), values).values()
+    want_loss, want = RAW.SparseSoftmaxCrossEntropyWithLogits(features=x[:1], labels=y[:1])
+    np.testing.assert_allclose(loss[:1], want_loss, rtol=1e-5)
+    np.testing.assert_allclose(gradient[:1], want, rtol=1e-5, atol=1e-6)
+    assert np.isnan(loss[1:]).all()
+    assert np.isnan(gradient[1:]).all()
 
 
 def test_loss_gradients() -> None:

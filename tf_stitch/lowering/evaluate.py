@@ -21,6 +21,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim, divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.decided import decided
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
@@ -103,7 +104,15 @@ class Evaluator:
         return k.Load(buffer, flat, dtype)
 
     def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
+        if node.kind is OpKind.SELECT:
+            condition = self.value(node.operands[0], aligned_index(index, node.operands[0].type.dims))
+            if isinstance(condition, k.Literal):
+                chosen = node.operands[1 if condition.value else 2]
+                return self.value(chosen, aligned_index(index, chosen.type.dims))
         args = tuple(self.value(o, aligned_index(index, o.type.dims)) for o in node.operands)
+        known = decided(node.kind, args)
+        if known is not None:
+            return k.Literal(known, DType.BOOL)
         jumps = node.kind in _JUMPS or (node.kind is OpKind.POW and not isinstance(args[1], k.Literal))
         if not node.type.dtype.is_float or jumps or _casts_back(node):
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may

@@ -12,15 +12,19 @@ from tf_stitch.frontend.tensorflow.legalize.reductions import accumulate
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
-from tf_stitch.ir.types import broadcast_shapes
+from tf_stitch.ir.types import Dim, broadcast_shapes
+
+_I32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class _Exponentials:
-    """Of logits [..., classes]: logits - max, exp of that, and its sum [..., 1]."""
+    """Of logits [..., classes]: their maximum [..., 1], logits - maximum, exp of that, and its sum [..., 1]."""
 
+    maximum: Node
     shifted: Node
     exp: Node
     total: Node
@@ -29,9 +33,10 @@ class _Exponentials:
 def _exponentials(b: Builder, logits: Node) -> _Exponentials:
     if logits.type.rank == 0:
         raise UnsupportedError("softmax of a scalar")
-    shifted = b.sub(logits, b.reduce(K.MAX, logits, [-1], keepdims=True))
+    maximum = b.reduce(K.MAX, logits, [-1], keepdims=True)
+    shifted = b.sub(logits, maximum)
     exp = b.exp(shifted)
-    return _Exponentials(shifted, exp, b.sum(exp, [-1], keepdims=True))
+    return _Exponentials(maximum, shifted, exp, b.sum(exp, [-1], keepdims=True))
 
 
 @legalize("Softmax")
@@ -60,6 +65,23 @@ def softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
     return [b.cast(loss, features.type.dtype), b.cast(backprop, features.type.dtype)]
 
 
+def _of_labels(ctx: NodeContext, features: Node, labels: Node) -> Node:
+    """The element of each row whose class is wanted; any, where no class is. Nothing is summed over a row for it."""
+    b, classes = ctx.b, features.type.shape[-1]
+    every = ctx.product(features.type.shape, "logits")
+    first = b.mul(b.positions(labels.type.shape, DType.I64), b.extent((classes,), DType.I64))
+    return b.op(K.GATHER, b.reshape(features, (every,)), b.add(first, b.cast(labels, DType.I64)))
+
+
+def _hits(b: Builder, labels: Node, classes: Dim) -> Node:
+    """Whether a class is the wanted one [..., classes], by integers of 32 bits where these count classes. A label that
+    they do not hold is one that there is no class for: its row is not used."""
+    labels = b.reshape(labels, (*labels.type.shape, 1))
+    if isinstance(classes, int) and classes <= _I32_MAX:
+        labels = b.cast(labels, DType.I32)
+    return b.op(K.EQUAL, labels, b.iota((1, classes), 1, labels.type.dtype))
+
+
 @legalize("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
     """As above for one class a row. A label outside is an error on a CPU; on a GPU it gives NaN."""
@@ -72,8 +94,9 @@ def sparse_softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
         labels = b.op(K.GATHER, b.iota((classes,), 0, labels.type.dtype), labels)  # itself, and in range
     e = _exponentials(b, accumulate(b, features))
     dtype = e.exp.type.dtype
-    hit = b.op(K.EQUAL, b.reshape(labels, (*labels.type.shape, 1)), b.iota((1, classes), 1, labels.type.dtype))
-    loss = b.sum(b.select(hit, b.sub(b.op(K.LOG, e.total), e.shifted), b.constant(0, dtype)), [-1])
+    wanted = accumulate(b, b.reshape(_of_labels(ctx, features, labels), (*labels.type.shape, 1)))
+    loss = b.reshape(b.sub(b.op(K.LOG, e.total), b.sub(wanted, e.maximum)), labels.type.shape)
+    hit = _hits(b, labels, classes)
     backprop = b.sub(b.div(e.exp, e.total), b.cast(hit, dtype))
     if ctx.on_gpu:
         inside = b.op(K.AND, b.op(K.GREATER_EQUAL, labels, b.scalar_like(0, labels)),
