@@ -164,11 +164,13 @@ def prefetched_values(pattern: Pattern, staged: Sequence[Node]) -> list[Node]:
     return [n for n in staged if not pattern.holds(n)]
 
 
-def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads: bool) -> list[Node]:
+def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads: bool, views: bool = False
+                    ) -> list[Node]:
     """Element-level values computed in one phase and needed in a later, which are dear to compute again.
 
     Args:
         loads: whether a value read from memory counts as dear.
+        views: also one that is read by another shape than it has there.
     """
     seen: set[Node] = set()
     staged: dict[Node, None] = {}
@@ -177,17 +179,46 @@ def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads:
         stack = phase.roots
         while stack:
             node = stack.pop()
-            if node in visited or node.type.numel != elements or node in pattern.free:
+            if node in visited or node.type.numel != elements:
                 continue
             visited.add(node)
+            if node in pattern.free:  # computed wherever it is needed; a reshape is what it reads, as that lies
+                stack.extend(node.operands if views and node.kind is OpKind.RESHAPE else ())
+                continue
             outside = not pattern.holds(node)
-            if node in seen and (loads if outside else _cost(node, pattern) >= HEAVY):
+            if node in seen and (loads if outside else is_dear(node, pattern)):
                 staged[node] = None
                 continue
             if not outside and node.category is not Category.REDUCTION:
                 stack.extend(node.operands)
         seen |= visited
     return list(staged)
+
+
+def values_to_read_early(pattern: Pattern, phases: Sequence[Phase], elements: int) -> list[Node]:
+    """Values from outside that a later phase is the first to need, element by element as they lie in memory: read in
+    the first one they are not waited for behind its reductions."""
+    first, *later = ([*_read_as_they_lie(pattern, phase.roots, elements)] for phase in phases)
+    return list(dict.fromkeys(n for nodes in later for n in nodes if n not in first))
+
+
+def _read_as_they_lie(pattern: Pattern, roots: Sequence[Node], elements: int) -> dict[Node, None]:
+    found, visited, stack = dict[Node, None](), set[Node](), list(roots)
+    while stack:
+        node = stack.pop()
+        if node in visited or node.type.numel != elements or node.category is Category.REDUCTION:
+            continue
+        visited.add(node)
+        if not pattern.holds(node):
+            found[node] = None
+        elif node.category is Category.ELEMENTWISE or node.kind is OpKind.RESHAPE:
+            stack.extend(node.operands)
+    return found
+
+
+def is_dear(node: Node, pattern: Pattern) -> bool:
+    """Whether a value is cheaper to stage than to compute again."""
+    return _cost(node, pattern) >= HEAVY
 
 
 def _cost(node: Node, pattern: Pattern) -> int:

@@ -95,7 +95,7 @@ class RowLowering:
                 if phase is phases[0]:
                     self._prefetch_row(row)
                 continue
-            self._phase(phase, row, valid, blocks, self.ahead if phase is phases[0] else None)
+            self._phase(phase, row, valid, blocks, phase is phases[0])
         if not self.row_outputs:
             return
         self.out.emit(k.Comment("results of the row", self.schedule.pattern.names(self.row_outputs)))
@@ -162,15 +162,14 @@ class RowLowering:
                 ahead = (row + prefetched_rows(cols, self.buffers.dtype(load.buffer))) * cols
                 self.out.emit(k.Prefetch(load.buffer, ahead, cols))
 
-    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, blocks: CrossBlockReduction,
-               ahead: RowPrefetch | None) -> None:
+    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, blocks: CrossBlockReduction, first: bool) -> None:
         names = self._accumulators(phase)
         outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
         relative = self.schedule.relative
         own = relative is not None and relative[1] in phase.reductions  # exponentials relative to the maximum of a part
         with self.out.forgetting() if own else nullcontext():
             for accesses in self.passes.loops:
-                self._pass(accesses, phase, names, outputs, row, valid, ahead)
+                self._pass(accesses, phase, names, outputs, row, valid, first)
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
         if together and blocks.width > 1:
             self.out.emit(k.AllReduce(together, blocks.width))
@@ -183,8 +182,9 @@ class RowLowering:
         self.evaluator.later.clear()
 
     def _pass(self, accesses: Accesses, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
-              row: Index, valid: k.Expr | None, ahead: RowPrefetch | None) -> None:
-        with self.passes.columns(accesses, ahead) as start:
+              row: Index, valid: k.Expr | None, first: bool) -> None:
+        ahead = self.ahead if first else None
+        with self.passes.columns(accesses, ahead, again=not first) as start:
             arrays = self.stores.declare(outputs, self.passes.lane)
             with self.passes.lanes(start) as (col, slot):
                 if ahead:
