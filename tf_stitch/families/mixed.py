@@ -39,7 +39,7 @@ from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.prefetch import RowPrefetch, Turns
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import row_outputs, split_phases, values_to_stage
+from tf_stitch.schedule.phases import row_outputs, split_phases, values_to_read_early, values_to_stage
 from tf_stitch.schedule.prefetch import prefetches_rows
 from tf_stitch.schedule.vector_width import vector_width
 
@@ -83,12 +83,17 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     elements = domain.rows * domain.cols
     phases = split_phases(pattern, elements, columns)
     row_outputs(pattern, phases, domain.rows)  # asked here already, as the row family does
-    to_stage = values_to_stage(pattern, phases, elements, loads=device.stages_loads)
+    to_stage = values_to_stage(pattern, phases, elements, loads=device.stages_loads, views=True)
     mapping, scheme = _mapping(pattern, domain, rows_per_block, len(to_stage), len(columns), device, aligned)
+    staged = [Staged(n, scheme) for n in to_stage]
+    if mapping.items:
+        room = max(REGISTER_BUDGET // (mapping.items * mapping.vector) - len(to_stage) - len(columns), 0)
+        early = values_to_read_early(pattern, phases, elements)[:room]
+        staged += [Staged(n, scheme, early=True) for n in early]
     row_bytes = sum(n.type.dtype.compute.size for n in [*to_stage, *columns]) * domain.cols
     if device.row_buffer_bytes and row_bytes > 2 * device.row_buffer_bytes:
         raise ScheduleError("the row does not fit on the stack")
-    schedule = KernelSchedule(NAME, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in to_stage))
+    schedule = KernelSchedule(NAME, pattern, rows[0], domain, mapping, tuple(staged))
     return [replace(schedule, ahead=prefetches_rows(schedule, device, LEAST_ROWS))]
 
 
@@ -119,7 +124,7 @@ def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, to_stage: in
     chunks = math.ceil(domain.cols / vector)
     per_thread = max(1, REGISTER_BUDGET // (to_stage + columns) // vector)
     threads = device.warp
-    while threads < WIDEST_BLOCK and (math.ceil(chunks / threads) > per_thread or threads * 2 <= min(chunks, WIDE)):
+    while threads < WIDEST_BLOCK and (math.ceil(chunks / threads) > per_thread or threads < min(chunks, WIDE)):
         threads *= 2
     items = math.ceil(chunks / threads)
     if items > per_thread:
@@ -147,18 +152,28 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
         turns = Turns(var(step), 1, m.rows_per_block, lambda number: block * m.rows_per_block + number)
         lowering.ahead = RowPrefetch(schedule, lowering.buffers, lowering.evaluator, turns, lowering.passes.chunk)
         lowering.ahead.begin(Index(), None)
-    # What was copied needs no iterations unrolled to be under way, and the registers that they would take.
-    with out.loop(step, k.Loop.SERIAL, together=1 if schedule.ahead else k.TOGETHER):
+    with out.loop(step, k.Loop.SERIAL, together=1):  # no load of a row passes the barriers of the one before
         lowering.rows(phases, block * m.rows_per_block + var(step), None)
-    buffers = {n: lowering.buffers.writing(n) for n in columns}
-    out.emit(k.Comment("sums over the rows of this block", schedule.pattern.names(columns)))
-    passes = lowering.passes
-    with passes.columns(passes.loops[0]) as start, passes.lanes(start) as (col, slot):
-        for node, name in lowering.column_sums.items():
-            value = k.Element(name, slot, node.type.dtype.compute)
-            with out.when(passes.inside):
-                out.emit(k.Store(buffers[node], block * domain.cols + col, value))
+    _store_sums(lowering, columns)
     return finish(schedule, out, lowering.buffers)
+
+
+def _store_sums(lowering: RowLowering, columns: list[Node]) -> None:
+    """What the block's rows add up to, a part of each column's sum."""
+    out, passes, evaluator = lowering.out, lowering.passes, lowering.evaluator
+    outputs = [(node, lowering.buffers.writing(node)) for node in columns]
+    out.emit(k.Comment("sums over the rows of this block", lowering.schedule.pattern.names(columns)))
+    with passes.columns(passes.loops[0]) as start:
+        arrays = lowering.stores.declare(outputs, passes.lane)
+        with passes.lanes(start) as (col, slot):
+            at = var(Var(k.BLOCK, lowering.mapping.grid)) * lowering.domain.cols + col
+            for node, buffer in outputs:
+                element = k.Element(lowering.column_sums[node], slot, node.type.dtype.compute)
+                evaluator.reduced[node] = element, at
+                with out.when(passes.inside if passes.lane is None else None):
+                    lowering.stores.store(node, buffer, at, passes.lane, arrays)
+        with out.when(passes.inside):
+            lowering.stores.flush()
 
 
 def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:

@@ -100,11 +100,13 @@ class Staged:
 
     Attributes:
         instead_of: a value that was staged before, in whose place it is put: it is computed where that is read last.
+        early: a value from outside that the first phase reads for a later one.
     """
 
     node: Node
     scheme: Scheme
     instead_of: Node | None = None
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,5 +173,6 @@ class KernelSchedule:
             lines += ["  grid barrier"] * (i > 0)
             lines += [f"  {line}" for group in together for line in group.text().splitlines()]
         lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}"
-                  + (f" instead of {s.instead_of.kind.value}" if s.instead_of else "") for s in self.staged]
+                  + (f" instead of {s.instead_of.kind.value}" if s.instead_of else "") + " early" * s.early
+                  for s in self.staged]
         return "\n".join(lines)

@@ -190,6 +190,8 @@ class RowLowering:
                 if ahead:
                     ahead.offer(start[1], self._dominant_index(row, col)[1])
                 self._element(phase, names, outputs, arrays, row, col, slot, valid)
+                if first:
+                    self._read_early(self._dominant_index(row, col)[1], slot)
             if outputs:
                 with self.out.when(k.both(valid, self.passes.inside)):
                     self.stores.flush()
@@ -247,6 +249,13 @@ class RowLowering:
                     self.out.emit(k.SetElement(array, slot, value))
                 self.passes.at.filled.add(node)
                 self.evaluator.later[node, flat] = (array, slot)
+
+    def _read_early(self, flat: Index, slot: Index) -> None:
+        """What later phases need of an element, and this one does not."""
+        for staged in self.schedule.staged:
+            if staged.early:
+                self.evaluator.value(staged.node, delinearize(flat, staged.node.type.dims))
+        self._keep(slot, flat)
 
     def _dominant_index(self, row: Index, col: Index) -> tuple[MultiIndex, Index]:
         index = self._operand_index(self.schedule.dominant, row, col)
