@@ -30,6 +30,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, linearize
+from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import statements
 from tf_stitch.lowering import evaluate
 from tf_stitch.lowering.evaluate import MultiIndex
@@ -146,3 +147,42 @@ def test_places_are_worked_out_of_staged_values_alone(device: DeviceSpec, monkey
         return count
 
     assert asked(2) == asked(7)
+
+
+def beside(axis: int, *counts: int, across: int = 48) -> Node:
+    """Matrices side by side, or below each other."""
+    shapes = [(across, count) if axis else (count, across) for count in counts]
+    return B.concat([B.input(f"x{i}:0", DType.BF16, shape) for i, shape in enumerate(shapes)], axis)
+
+
+def widths(program: k.Program) -> list[int]:
+    """Elements of one load of each buffer that is read."""
+    loads = {s.buffer: s.width for s in statements(program.body) if isinstance(s, k.LoadVector)}
+    return [loads.get(b.name, 1) for b in program.buffers if b.mode is k.Mode.READ]
+
+
+SIDE_BY_SIDE: dict[str, tuple[Callable[[], Node], list[int]]] = {
+    "columns": (lambda: beside(1, 16, 8, 40, across=4096), [8, 8, 8]),
+    "two": (lambda: beside(1, 32, 32, across=4096), [8, 8]),
+    "rows": (lambda: beside(0, 2001, 3001, 99), [8, 8, 8]),
+    "odd columns": (lambda: beside(1, 15, 9, 40, across=4096), [1, 1, 8]),
+}
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_what_is_side_by_side_is_read_by_vectors(name: str) -> None:
+    """Where a part begins at a whole vector one branch chooses for all its lanes."""
+    made, expected = SIDE_BY_SIDE[name]
+    [kernel] = compiled(region("beside", [B.neg(made())]), H200).kernels
+    verify_program(kernel.program)
+    assert widths(kernel.program) == expected
+
+
+@pytest.mark.parametrize(("axis", "counts", "expected"), [
+    (1, (16, 8, 40), [4, 4, 4]), (0, (7, 3, 2), [4, 4, 4]), (1, (15, 9, 40), [1, 1, 4])])
+def test_sums_of_what_is_side_by_side(axis: int, counts: tuple[int, ...], expected: list[int]) -> None:
+    wide = B.cast(beside(axis, *counts), DType.F32)
+    graph = region("beside", [wide, B.sum(wide, [0])])
+    check_all(graph)
+    [kernel] = compiled(graph, H200).kernels
+    assert widths(kernel.program) == expected

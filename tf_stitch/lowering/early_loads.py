@@ -67,7 +67,10 @@ class _Moves:
         for unit in units:
             stmt = unit[-1]
             free = _needed(unit).isdisjoint(declared)
-            leaves = free and (self._moves(unit) if isinstance(stmt, k.LetIndex) else self._harmless(unit))
+            if isinstance(stmt, k.LetIndex):  # one without a limit is inside only where the guard says so
+                leaves = free and stmt.limit is not None and self._moves(unit)
+            else:
+                leaves = free and self._harmless(unit)
             if isinstance(stmt, k.LetIndex) and not leaves:
                 declared.add(stmt.var.name)
             (leaving if leaves else staying).append(unit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
 from typing import TypeAlias, cast
 
@@ -17,7 +17,7 @@ from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import SymbolicDim, divides, surely_less
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -204,21 +204,51 @@ class Evaluator:
                  if not surely_less(high, start) and not surely_less(end - 1, low)]
         return self._one_of(maybe or [parts[-1][:2]], node.type.dtype.compute, index, axis)
 
-    def _one_of(self, parts: Sequence[tuple[Node, int]], dtype: DType, index: MultiIndex, axis: int) -> k.Expr:
+    def _one_of(self, parts: Sequence[tuple[Node, int]], dtype: DType, index: MultiIndex, axis: int,
+                by_vectors: bool = False) -> k.Expr:
         """The element of a concatenation, which is in one of some operands, each with the place where it starts; found
-        by halves."""
+        by halves.
+
+        Args:
+            by_vectors: it is known to be one of these, as those of all lanes are.
+        """
         if len(parts) == 1:
             (x, start), = parts
             single = self.gpu and x.type.dims[axis] == 1  # then all threads may read it
             at = constant(0) if single else index[axis] - start
+            if by_vectors and not _surely_inside(at, x.type.dims[axis]):
+                at = self._inside(at, x.type.dims[axis])
             return self.value(x, (*index[:axis], at, *index[axis + 1:]))
-        middle = (len(parts) + 1) // 2
+        if (self.lane is not None and self.gpu and self.out.known_before(self.lane, index)
+                and _lanes_below(index[axis], self.lane, _middle(parts)) is not None):
+            return self.out.vector_of(self.lane, ("part", tuple(parts), index, axis), dtype,
+                                      lambda array: self._fill(array, parts, dtype, index, axis))
 
         def half(of: Sequence[tuple[Node, int]]) -> Iterator[k.Expr]:
             yield self._one_of(of, dtype, index, axis)
 
-        before = k.InRange(index[axis], 0, parts[middle][1])
-        return self._choose(before, dtype, half(parts[:middle]), half(parts[middle:]))
+        before = k.InRange(index[axis], 0, _middle(parts))
+        return self._choose(before, dtype, *map(half, _halves(parts)))
+
+    def _fill(self, array: str, parts: Sequence[tuple[Node, int]], dtype: DType, index: MultiIndex, axis: int) -> None:
+        """An array of the elements of all lanes: a branch for a vector, not for each element, and vectors inside."""
+        assert self.lane is not None
+        before = _lanes_below(index[axis], self.lane, _middle(parts)) if len(parts) > 1 else None
+        if before is not None:
+            sides = [partial(self._fill, array, half, dtype, index, axis) for half in _halves(parts)]
+            self.out.branch(before, sides)
+            return
+        with self.out.loop(self.lane, k.Loop.UNROLL):
+            value = self._one_of(parts, dtype, index, axis, by_vectors=True)
+            self.out.emit(k.SetElement(array, var(self.lane), value))
+
+    def _inside(self, at: Index, dim: int) -> Index:
+        """An index of which a branch says that all its lanes are below `dim`, and not below zero."""
+        lane = self.lane if self.lane in at.variables() else None
+        width, first = (lane.extent, at - var(lane)) if lane else (1, at)
+        place = Var(self.out.fresh("p"), ceil_div(dim, width))
+        self.out.emit_beside(k.LetIndex(place, first // width, None), k.FromIndex(first, DType.I64))
+        return var(place) * width + (var(lane) if lane else 0)
 
     def _gather(self, node: Node, index: MultiIndex) -> k.Expr:
         """params[indices]. An index outside is an error on a CPU and reads as zero on a GPU, as in TensorFlow."""
@@ -278,6 +308,25 @@ def is_vector(flat: Index, lane: Var) -> bool:
     base = flat - var(lane)
     return flat.coefficient(lane) == 1 and divides(lane.extent, base.offset) and all(
         divides(lane.extent, c) for _, c in base.terms)
+
+
+def _halves(parts: Sequence[tuple[Node, int]]) -> tuple[Sequence[tuple[Node, int]], Sequence[tuple[Node, int]]]:
+    middle = (len(parts) + 1) // 2
+    return parts[:middle], parts[middle:]
+
+
+def _middle(parts: Sequence[tuple[Node, int]]) -> int:
+    """Where the second half of parts starts."""
+    return _halves(parts)[1][0][1]
+
+
+def _lanes_below(index: Index, lane: Var, end: int) -> k.InRange | None:
+    """The condition that an index is below `end` in all lanes, by vectors; None where lanes may differ."""
+    if lane not in index.variables():
+        return k.InRange(index, 0, end)
+    if not is_vector(index, lane) or not divides(lane.extent, end):
+        return None
+    return k.InRange((index - var(lane)) // lane.extent, 0, end // lane.extent)
 
 
 _JUMPS = frozenset({OpKind.SIGN, OpKind.FLOOR, OpKind.CEIL, OpKind.RINT, OpKind.FLOOR_DIV, OpKind.FLOOR_MOD,

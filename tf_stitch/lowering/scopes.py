@@ -206,6 +206,36 @@ class ScopedEmitter:
         self.emit(k.If(condition, branches[0], branches[1]))
         return k.Local(name, dtype)
 
+    def known_before(self, lane: Var, indices: Sequence[Index]) -> bool:
+        """Whether what depends on indices can be computed before the loop over `lane`, for all lanes: no guard is in
+        between, and nothing else is known only inside."""
+        outside = self._depth_of[lane.name] - 1
+        others = [v for index in indices for v in index.variables() if v != lane]
+        return self._scopes[-1].floor <= outside and all(self._depth_of[v.name] <= outside for v in others)
+
+    def vector_of(self, lane: Var, key: Hashable, dtype: DType, fill: Callable[[str], None]) -> k.Expr:
+        """An element of a vector that `fill` computes for all lanes before the loop over `lane`, given its array."""
+        depth = self._depth_of[lane.name]
+        scope, inner = self._scopes[depth - 1], self._scopes[depth:]
+        if key not in scope.memo:
+            del self._scopes[depth:]
+            array = self.fresh("x")
+            self.emit(k.Array(array, dtype, lane.extent))
+            fill(array)
+            self._scopes += inner
+            self._depth_of[lane.name] = depth
+            scope.memo[key] = k.Element(array, var(lane), dtype)
+        return scope.memo[key]
+
+    def branch(self, condition: k.Expr, sides: Sequence[Callable[[], None]]) -> None:
+        """What one of two sides emits runs, the first one if the condition holds."""
+        bodies = []
+        for side in sides:
+            with self._scope(guarded=True) as scope:
+                side()
+            bodies.append(tuple(scope.statements))
+        self.emit(k.If(condition, *bodies))
+
     @contextmanager
     def _scope(self, guarded: bool) -> Iterator[_Scope]:
         scope = _Scope(floor=len(self._scopes) if guarded else self._scopes[-1].floor)
