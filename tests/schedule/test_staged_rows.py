@@ -17,6 +17,7 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
+from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import ForcedTemplate
@@ -111,4 +112,5 @@ def test_values_in_place_of_others_are_right(last: Callable[[Node, Node], Node])
     built, values = forced(graph, "THREAD_3-THREAD_2"), random_values(graph)
     want, allowed = reference(graph, values)
     compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
+    compare(graph, run_on_cpu(graph, built, values, ADVERSARIES[0]), want, allowed, "CUDA on a CPU")
     build_cubin(built)
