@@ -28,6 +28,16 @@ def test_deviations_from_the_mean_of_the_same_columns_are_summed_in_one_pass(axe
     np.testing.assert_allclose(interpret(result.graph, values)["o0"], interpret(graph, values)["o0"], rtol=1e-4)
 
 
+def test_a_mean_less_what_it_is_of_is_a_deviation_too() -> None:
+    """TensorFlow's optimizer sorts the operands of SquaredDifference by name."""
+    x = B.input("x:0", F32, (64, 3))
+    graph = region("g", [B.sum(B.square(B.sub(B.mean(x, [0]), x)), [0])])
+    result = SinglePassVariance().run(FoldConstants().run(graph).graph)
+    assert result.modified
+    values = random_values(graph)
+    np.testing.assert_allclose(interpret(result.graph, values)["o0"], interpret(graph, values)["o0"], rtol=1e-4)
+
+
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e8, 1e14, 1e16, 3e17, 1e19, 1e21, np.inf, np.nan])
 def test_a_variance_in_one_pass_is_as_large_as_it_was(size: float) -> None:
     """Squares may be near the largest float, or beyond: then the variance is infinite, and NaN where a number was."""

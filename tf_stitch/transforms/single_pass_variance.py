@@ -40,9 +40,13 @@ class SinglePassVariance:
         difference, rank = squares.operands[0], squares.type.rank
         if difference.kind is not OpKind.SUB or rank - 1 in axes:
             return None
-        x, mean = difference.operands
         count = math.prod(squares.type.dims[a] for a in axes)
-        if x.type != squares.type or count < self.shortest or not _is_mean(mean, x, axes, count):
+        if count < self.shortest:
+            return None
+        one, other = difference.operands  # TensorFlow's optimizer sorts those of SquaredDifference by name
+        x = next((x for x, mean in ((one, other), (other, one))
+                  if x.type == squares.type and _is_mean(mean, x, axes, count)), None)
+        if x is None:
             return None
         b = Builder(node.loc)
         sizes = tuple(1 if a in axes else d for a, d in enumerate(x.type.dims))
