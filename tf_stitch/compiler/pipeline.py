@@ -13,6 +13,7 @@ from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
 from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.private_values import with_private_values
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
 from tf_stitch.compiler.skinny_matmuls import matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
@@ -174,7 +175,7 @@ def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
                                options.reuse, options.templates)
     plan, work = _planned_work(graph, compiler, options)
-    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.queued)
+    return plan, plan_buffers(plan.graph, work, inputs, variables, packed=options.device.queued)
 
 
 def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
@@ -190,9 +191,11 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         plan = plan_region(graph, compiler, compiler.libraries, options.plan)
         if options.patterns is not None:
             plan = limit_patterns(plan, options.patterns)
-    work = _work(plan, compiler)
     for memory in lacking:
         memory.keep(plan)
+    if options.device.simt and options.reuse is not Reuse.MAPPING and options.patterns is None:
+        plan = with_private_values(plan, lambda pattern: compiler.exact(pattern) is not None)
+    work = _work(plan, compiler)
     if options.plans is not None:
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.grid_barrier and options.plan.barriers and options.reuse is not Reuse.MAPPING:
