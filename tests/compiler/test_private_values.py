@@ -19,8 +19,9 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
+from tf_stitch.planning.plan_groups import plan_of
 from tf_stitch.planning.planner import plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
 
 B, F32 = Builder(), DType.F32
 ROWS, COLUMNS = 8192, 64  # 2 MiB
@@ -31,11 +32,11 @@ def normalized(value: Node) -> TensorGraph:
     return region("g", [B.mul(value, B.op(OpKind.RSQRT, B.sum(B.square(value), [0])))])
 
 
-def planned(graph: TensorGraph, is_kernel: Callable[[Pattern], bool] | None = None) -> tuple[StitchPlan, StitchPlan]:
+def planned(graph: TensorGraph, us_of: Callable[[Pattern], float | None] | None = None) -> tuple[StitchPlan, StitchPlan]:
     """As it was, and as it became."""
     compiler = PatternCompiler(H200, aligned=True)
     plan = plan_region(run_passes(graph, passes(H200)), compiler, LIBRARIES)
-    return plan, with_private_values(plan, is_kernel or (lambda pattern: compiler.exact(pattern) is not None))
+    return plan, with_private_values(plan, us_of or compiler.exact)
 
 
 def large(plan: StitchPlan) -> list[Node]:
@@ -100,5 +101,27 @@ def test_an_output_is_written(wanted: bool) -> None:
 
 def test_readers_that_would_be_no_kernels_read_it() -> None:
     [x] = inputs(1)
-    before, after = planned(normalized(B.add(x, B.input("bias:0", F32, (COLUMNS,)))), lambda pattern: False)
+    before, after = planned(normalized(B.add(x, B.input("bias:0", F32, (COLUMNS,)))), lambda pattern: None)
     assert after is before
+
+
+def test_what_takes_longer_to_compute_than_to_read_is_read() -> None:
+    """By kernels that take a microsecond for each op."""
+    [x] = inputs(1)
+    graph = normalized(B.add(x, B.input("bias:0", F32, (COLUMNS,))))
+    before, after = planned(graph, lambda pattern: float(len(pattern.nodes)))
+    assert after is before
+
+
+def test_a_kernel_that_wrote_nothing_else_is_gone() -> None:
+    """Of a plan of a kernel for each op."""
+    [x] = inputs(1)
+    value = B.add(x, B.input("bias:0", F32, (COLUMNS,)))
+    graph = region("g", [B.op(OpKind.ABS, value), B.neg(value)])
+    compiler = PatternCompiler(H200, aligned=True)
+    free = plan_region(graph, compiler, LIBRARIES).free
+    plan = plan_of(graph, [[i] for i, node in enumerate(graph.nodes()) if node in plannable(graph, free)], None)
+    after = with_private_values(plan, compiler.exact)
+    assert [len(p.nodes) for p in plan.patterns] == [1, 1, 1]
+    assert [[n.kind for n in p.nodes] for p in after.patterns] == [[OpKind.ADD, OpKind.ABS], [OpKind.ADD, OpKind.NEG]]
+    assert_same(after.graph, graph)

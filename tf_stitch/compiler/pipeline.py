@@ -194,7 +194,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
     for memory in lacking:
         memory.keep(plan)
     if options.device.simt and options.reuse is not Reuse.MAPPING and options.patterns is None:
-        plan = with_private_values(plan, lambda pattern: compiler.exact(pattern) is not None)
+        plan = with_private_values(plan, compiler.exact)
     work = _work(plan, compiler)
     if options.plans is not None:
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them

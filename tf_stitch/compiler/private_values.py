@@ -7,6 +7,7 @@ lies in memory anyway: every kernel adds the bias itself, and none writes the su
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,12 +35,12 @@ class _Way:
     sources: tuple[Node, ...]
 
 
-def with_private_values(plan: StitchPlan, is_kernel: Callable[[Pattern], bool]) -> StitchPlan:
-    """The plan with those values computed by every kernel that wants one of which fewer bytes are moved then: an eighth
-    of the value at least.
+def with_private_values(plan: StitchPlan, us_of: Callable[[Pattern], float | None]) -> StitchPlan:
+    """The plan with those values computed by every kernel that wants one of which fewer bytes are moved then, an eighth
+    of the value at least, and no time is lost: arithmetic may take more of it than bytes.
 
     Args:
-        is_kernel: whether a pattern can be a kernel. What would be none reads what it has read.
+        us_of: microseconds of a pattern as one kernel; None if it cannot be one.
     """
     home = {node: i for i, pattern in enumerate(plan.patterns) for node in pattern.nodes}
     users = users_of(plan.graph.nodes())
@@ -47,11 +48,18 @@ def with_private_values(plan: StitchPlan, is_kernel: Callable[[Pattern], bool]) 
     while found:
         readers = {value: {home[user] for user in users[value]} - {home[value]} for value in found}
         changed, patterns = _with_copies(plan, found, readers, users)
-        refused = {i for some in readers.values() for i in some if i in patterns and not is_kernel(patterns[i])}
-        if not refused:
+        touched = dict.fromkeys(i for value, some in readers.items() for i in (home[value], *sorted(some)))
+        lost = {i: _lost_us(us_of(plan.patterns[i]), us_of(patterns[i]) if i in patterns else 0.0) for i in touched}
+        kept = {value: way for value, way in found.items()
+                if sum(lost[i] for i in (home[value], *readers[value])) <= 0}
+        if len(kept) == len(found):
             return changed
-        found = {value: way for value, way in found.items() if refused.isdisjoint(readers[value])}
+        found = kept
     return plan
+
+
+def _lost_us(before: float | None, after: float | None) -> float:
+    return math.inf if before is None or after is None else after - before
 
 
 def _private_values(plan: StitchPlan, home: Mapping[Node, int], users: Mapping[Node, Sequence[Node]]
@@ -112,7 +120,8 @@ def _saved_bytes(value: Node, way: _Way, readers: Iterable[Pattern], private: Ma
 
 def _with_copies(plan: StitchPlan, found: Mapping[Node, _Way], readers: Mapping[Node, Collection[int]],
                  users: Mapping[Node, Sequence[Node]]) -> tuple[StitchPlan, dict[int, Pattern]]:
-    """The plan with these values computed by their readers, and what those patterns have become.
+    """The plan with these values computed by their readers, and what each pattern has become: nothing of some, that wrote
+    no more than such values.
 
     Args:
         readers: numbers of patterns.
