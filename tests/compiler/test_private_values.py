@@ -32,7 +32,8 @@ def normalized(value: Node) -> TensorGraph:
     return region("g", [B.mul(value, B.op(OpKind.RSQRT, B.sum(B.square(value), [0])))])
 
 
-def planned(graph: TensorGraph, us_of: Callable[[Pattern], float | None] | None = None) -> tuple[StitchPlan, StitchPlan]:
+def planned(graph: TensorGraph, us_of: Callable[[Pattern], float | None] | None = None
+            ) -> tuple[StitchPlan, StitchPlan]:
     """As it was, and as it became."""
     compiler = PatternCompiler(H200, aligned=True)
     plan = plan_region(run_passes(graph, passes(H200)), compiler, LIBRARIES)

@@ -120,7 +120,7 @@ def _saved_bytes(value: Node, way: _Way, readers: Iterable[Pattern], private: Ma
 
 def _with_copies(plan: StitchPlan, found: Mapping[Node, _Way], readers: Mapping[Node, Collection[int]],
                  users: Mapping[Node, Sequence[Node]]) -> tuple[StitchPlan, dict[int, Pattern]]:
-    """The plan with these values computed by their readers, and what each pattern has become: nothing of some, that wrote
+    """The plan with these values computed by their readers, and what each pattern has become; those are gone that wrote
     no more than such values.
 
     Args:
