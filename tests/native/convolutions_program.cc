@@ -23,6 +23,8 @@ namespace tf_stitch {
 namespace {
 
 constexpr std::size_t kRoom = 1000;
+float times[5] = {1, 1, 1, 1, 1};  // of a run by each configuration
+int (*executed)();
 void* const kStream = reinterpret_cast<void*>(7);
 
 // Images [n, 9, 10, 8], filters [16, 3, 2, 4], results [n, 5, 9, 16].
@@ -30,9 +32,9 @@ ConvolutionSpec Spec(std::int64_t n, ConvolutionPass pass, int type = tensorflow
   return {pass, type, n, 9, 10, 8, 16, 3, 2, 5, 9, 2, 2, 1, 1, 1, 1, 0};
 }
 
-std::shared_ptr<DeviceCall> Find(const ConvolutionSpec& spec, unsigned unaligned = 0) {
+std::shared_ptr<DeviceCall> Find(const ConvolutionSpec& spec, unsigned unaligned = 0, std::size_t ample = 0) {
   std::shared_ptr<DeviceCall> call;
-  const std::string error = FindConvolution(nullptr, spec, {0, unaligned, kRoom}, &call);
+  const std::string error = FindConvolution(nullptr, spec, {0, unaligned, kRoom, ample}, &call);
   if (!error.empty()) std::printf("%s\n", error.c_str());
   return call;
 }
@@ -41,7 +43,7 @@ void Run(const char* library) {
   std::printf("loaded: %s\n", LoadCudnn({library}).c_str());
   void* fake = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
   const auto live = reinterpret_cast<int (*)()>(dlsym(fake, "fake_live"));
-  const auto executed = reinterpret_cast<int (*)()>(dlsym(fake, "fake_executed"));
+  executed = reinterpret_cast<int (*)()>(dlsym(fake, "fake_executed"));
   const auto executions = reinterpret_cast<int (*)()>(dlsym(fake, "fake_executions"));
   const auto stream = reinterpret_cast<void* (*)()>(dlsym(fake, "fake_stream"));
   const auto refuse = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse"));
@@ -123,6 +125,23 @@ void Run(const char* library) {
     std::printf("%s: %s, %s\n", trial ? "a trial" : "no trial", executions() - so_far > 1 ? "many" : "one",
                 tried->settled() ? "settled" : "open");
   }
+
+  for (const std::int64_t touched : {std::int64_t{1} << 20, std::int64_t{3} << 30}) {
+    std::printf("of %lld bytes: %zu, ample: %zu\n", static_cast<long long>(touched), CallWorkspaceBytes(touched),
+                AmpleWorkspaceBytes(touched));
+  }
+  needs(1, 4 * kRoom);
+  needs(2, 6 * kRoom);
+  for (const float slower : {1.05F, 1.5F}) {
+    for (const std::size_t ample : {std::size_t{0}, 5 * kRoom}) {
+      times[3] = times[4] = slower;
+      const std::shared_ptr<DeviceCall> call =
+          Find(Spec(slower > 1.1F ? 20 : 19, ConvolutionPass::kForward), 0, ample);
+      call->Run(nullptr, arguments, nullptr, true);
+      std::printf("where others take %.2f times as long, %zu of ample memory: %zu bytes\n", slower, ample,
+                  call->workspace_bytes());
+    }
+  }
 }
 
 }  // namespace
@@ -134,7 +153,7 @@ const CudaDriver& Cuda() {
     made.EventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(1), 0; };
     made.EventRecord = [](CUevent, CUstream) { return 0; };
     made.EventSynchronize = [](CUevent) { return 0; };
-    made.EventElapsedTime = [](float* milliseconds, CUevent, CUevent) { return *milliseconds = 1, 0; };
+    made.EventElapsedTime = [](float* milliseconds, CUevent, CUevent) { return *milliseconds = times[executed()], 0; };
     made.EventDestroy = [](CUevent) { return 0; };
     return made;
   }();

@@ -322,8 +322,7 @@ std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, const CallSite&
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  const auto [cold, unaligned, workspace] = site;
-  const State::Key key{context, spec, cold, unaligned, workspace, tf32, deterministic};
+  const State::Key key{context, spec, site.cold, site.unaligned, site.workspace, tf32, deterministic};
   if (const std::shared_ptr<DeviceCall>* known = state.gemms.Find(key)) {
     *gemm = *known;
     return "";
@@ -333,7 +332,8 @@ std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, const CallSite&
     const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
     if (!error.empty()) return error;
   }
-  auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, unaligned, workspace, tf32, deterministic);
+  auto made = std::make_shared<LtGemm>(state.library, handle, spec, site.cold, site.unaligned, site.workspace, tf32,
+                                     deterministic);
   const std::string error = made->Prepare();
   if (!error.empty()) return error;
   state.gemms.Keep(key, made);

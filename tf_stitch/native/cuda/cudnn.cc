@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::size_t kProposals = 6;  // that are tried against each other
 constexpr std::int64_t kMostConfigs = 64;
+constexpr float kWorthMemory = 0.9F;  // of the time of what fits the usual scratch memory, at most
 // Convolutions that are shared, of some hundred kB each. Executables hold theirs: one that is dropped here is settled
 // anew by the next executable that wants it.
 constexpr std::size_t kMostConvolutions = 512;
@@ -33,7 +34,7 @@ struct SharedHandle {
 };
 
 struct State {
-  using Key = std::tuple<CUcontext, ConvolutionSpec, unsigned, unsigned, std::size_t, bool, bool>;
+  using Key = std::tuple<CUcontext, ConvolutionSpec, unsigned, unsigned, std::size_t, std::size_t, bool, bool>;
 
   std::mutex mutex;
   DnnLibrary library;
@@ -199,7 +200,7 @@ class Convolution final : public DeviceCall {
   }
 
   // Adds plans of the configurations that a heuristic names, the fastest by its judgement first: as many as are tried,
-  // of those that fit the scratch memory; or the one that needs least.
+  // of those that fit ample scratch memory, and one that fits the usual one; or the one that needs least.
   void Propose(const Descriptor& graph, int mode) {
     Descriptor heuristics(dnn_, kDnnHeuristics);
     heuristics.Set(kDnnHeuristicsGraph, graph).Set(kDnnHeuristicsMode, kDnnIsHeuristicMode, mode).Finalize();
@@ -212,15 +213,18 @@ class Convolution final : public DeviceCall {
     const std::int64_t found = heuristics.Get(kDnnHeuristicsResults, kDnnIsDescriptor, room.data(), kMostConfigs);
     const std::size_t wanted = deterministic_ ? 1 : kProposals;
     std::vector<Plan> smallest;
-    bool compile = spec_.groups > 1;
-    for (std::int64_t i = 0; i < std::min(found, kMostConfigs) && plans_.size() < wanted; ++i) {
+    const std::size_t most = std::max(site_.workspace, site_.ample);
+    bool compile = spec_.groups > 1, frugal = deterministic_;
+    for (std::int64_t i = 0; i < std::min(found, kMostConfigs) && (plans_.size() < wanted || !frugal); ++i) {
       if (!IsAllowed(configs[i], std::exchange(compile, false))) continue;
       Descriptor made(dnn_, kDnnPlan);
       made.Set(kDnnPlanHandle, kDnnIsHandle, handle_.handle).Set(kDnnPlanConfig, configs[i]).Finalize();
       std::int64_t workspace = 0;
       if (made.Get(kDnnPlanWorkspace, kDnnIsInt64, &workspace, 1) != 1) continue;  // no kernel for this device
       Plan plan{std::move(made), static_cast<std::size_t>(workspace)};
-      if (plan.workspace <= site_.workspace) {
+      const bool fits = plan.workspace <= site_.workspace;
+      if (fits || (plan.workspace <= most && plans_.size() < wanted)) {
+        frugal = frugal || fits;
         plans_.push_back(std::move(plan));
       } else if (smallest.empty() || plan.workspace < smallest.front().workspace) {
         smallest.clear();
@@ -255,7 +259,8 @@ class Convolution final : public DeviceCall {
     return !noted(kDnnDownConvertsInputs) && (tf32_ || !noted(kDnnTensorCore));
   }
 
-  // Keeps the plan that runs fastest; the library's first one where none can be tried.
+  // Keeps the plan that runs fastest, of those with much scratch memory one that is worth it; the library's first one
+  // where none can be tried.
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (plans_.size() < 2) return;
     std::vector<GpuTimer::Memory> hot;
@@ -265,7 +270,8 @@ class Convolution final : public DeviceCall {
     const GpuTimer timer(stream, std::move(hot));
     float best = std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; i < plans_.size(); ++i) {
-      const float time = timer.Time([&] { return Launch(plans_[i], stream, arguments, workspace).empty(); });
+      float time = timer.Time([&] { return Launch(plans_[i], stream, arguments, workspace).empty(); });
+      if (plans_[i].workspace > site_.workspace) time /= kWorthMemory;
       if (time < best) {
         best = time;
         chosen_ = i;
@@ -342,7 +348,7 @@ std::string FindConvolution(CUcontext context, const ConvolutionSpec& spec, cons
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  const State::Key key{context, spec, site.cold, site.unaligned, site.workspace, tf32, deterministic};
+  const State::Key key{context, spec, site.cold, site.unaligned, site.workspace, site.ample, tf32, deterministic};
   if (const std::shared_ptr<DeviceCall>* known = state.convolutions.Find(key)) {
     *call = *known;
     return "";

@@ -146,11 +146,11 @@ std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters,
     if (!error.empty()) return error;
   }
   const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
-  const std::size_t workspace = CallWorkspaceBytes(executable->bytes);
+  const std::size_t workspace = CallWorkspaceBytes(executable->bytes), ample = AmpleWorkspaceBytes(executable->bytes);
   for (Step& step : executable->steps) {
     std::string error;
     if (auto* call = std::get_if<LibraryStep>(&step)) {
-      const CallSite site{large ? FromOutside(*call) : 0, aligned ? 0 : MayBeUnaligned(*call), workspace};
+      const CallSite site{large ? FromOutside(*call) : 0, aligned ? 0 : MayBeUnaligned(*call), workspace, ample};
       error = call->call->Prepare(context, site, &call->on_device);
     }
     if (!error.empty()) return error;

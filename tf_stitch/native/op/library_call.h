@@ -36,6 +36,7 @@ struct CallSite {
   unsigned unaligned;  // arguments whose addresses are multiples of their elements' size only, as bits; others are of
                        // kCallAlignment
   std::size_t workspace;  // bytes of scratch memory that it may use
+  std::size_t ample = 0;  // that it may use for much less time, if that is more
 };
 
 constexpr std::uint32_t kCallAlignment = 16;  // bytes: the most that a library's kernel asks of an address
@@ -64,6 +65,15 @@ inline std::size_t CallWorkspaceBytes(std::int64_t bytes) {
   constexpr std::int64_t kShare = 32;  // of what a run touches, one part in so many
   std::size_t most = kMost;
   while (most > kLeast && most > static_cast<std::size_t>(bytes / kShare)) most /= 2;
+  return most;
+}
+
+// The same of a call that takes much less time for it: a larger part, as batches grow, where TensorFlow's convolutions
+// may take 4 GiB whatever a graph takes.
+inline std::size_t AmpleWorkspaceBytes(std::int64_t bytes) {
+  constexpr std::int64_t kShare = 8;
+  std::size_t most = CallWorkspaceBytes(bytes);
+  while (most <= static_cast<std::size_t>(bytes / kShare / 2)) most *= 2;
   return most;
 }
 
