@@ -37,7 +37,8 @@ class _Way:
 
 def with_private_values(plan: StitchPlan, us_of: Callable[[Pattern], float | None]) -> StitchPlan:
     """The plan with those values computed by every kernel that wants one of which fewer bytes are moved then, an eighth
-    of the value at least, and no time is lost: arithmetic may take more of it than bytes.
+    of the value at least. Arithmetic may take more time than bytes: values whose kernels take longer then, together,
+    are left out, if without them all kernels take less.
 
     Args:
         us_of: microseconds of a pattern as one kernel; None if it cannot be one.
@@ -45,17 +46,23 @@ def with_private_values(plan: StitchPlan, us_of: Callable[[Pattern], float | Non
     home = {node: i for i, pattern in enumerate(plan.patterns) for node in pattern.nodes}
     users = users_of(plan.graph.nodes())
     found = _private_values(plan, home, users)
+    best, least = plan, 0.0
     while found:
         readers = {value: {home[user] for user in users[value]} - {home[value]} for value in found}
         changed, patterns = _with_copies(plan, found, readers, users)
         touched = dict.fromkeys(i for value, some in readers.items() for i in (home[value], *sorted(some)))
         lost = {i: _lost_us(us_of(plan.patterns[i]), us_of(patterns[i]) if i in patterns else 0.0) for i in touched}
+        total = sum(lost.values())
+        if total <= least:
+            best, least = changed, total
+        elif best is not plan:
+            break
         kept = {value: way for value, way in found.items()
                 if sum(lost[i] for i in (home[value], *readers[value])) <= 0}
         if len(kept) == len(found):
-            return changed
+            break
         found = kept
-    return plan
+    return best
 
 
 def _lost_us(before: float | None, after: float | None) -> float:
