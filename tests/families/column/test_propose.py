@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
 
 from tests.differential import patterns as p
+from tests.differential.runner import compiled, region
 from tests.support.whole_patterns import whole, x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.families.column.propose import propose_column
+from tf_stitch.families.column.propose import propose_column, rows_before_stores
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.walk import statements
 from tf_stitch.planning.stitch_plan import Pattern
 
 B, F32, K = p.B, DType.F32, OpKind
@@ -51,3 +55,32 @@ def test_grids_cover_the_columns(shape: tuple[int, int]) -> None:
 def test_what_it_declines_and_why(pattern: Callable[[], Pattern], reason: str, device: DeviceSpec) -> None:
     with pytest.raises(ScheduleError, match=reason):
         propose_column(pattern(), device, True)
+
+
+@pytest.mark.parametrize(("tensors", "rows"), [(1, 2), (8, 2), (9, 1)])
+def test_rows_are_loaded_before_any_of_them_is_stored_as_registers_allow(tensors: int, rows: int) -> None:
+    added = functools.reduce(B.add, (B.input(f"x{i}", F32, (512, 784, 64)) for i in range(tensors)))
+    [schedule] = propose_column(whole(B.sum(added, [1]), B.exp(added)), H200, True)
+    assert rows_before_stores(schedule) == rows
+
+
+def test_rows_whose_neighbours_are_read_are_stored_one_by_one() -> None:
+    shifted = B.add(x(512, 784, 64), B.pad(B.input("y", F32, (512, 783, 64)), B.constant(0, F32), (0, 1, 0), (0, 0, 0)))
+    [schedule] = propose_column(whole(B.sum(shifted, [1]), B.exp(shifted)), H200, True)
+    assert rows_before_stores(schedule) == 1
+
+
+@pytest.mark.parametrize("length", [16, 63, 64, 65, 96, 784])
+def test_loads_of_two_rows_come_before_their_stores(length: int) -> None:
+    """Of any number of rows, of which 16 are the block's at a time."""
+    graph = region("g", [B.sum(x(512, length, 64), [1]), B.exp(x(512, length, 64))])
+    [kernel] = compiled(graph, H200).kernels
+    assert kernel.schedule.family == "column_reduction"
+    loops = [s for s in statements(kernel.program.body) if isinstance(s, k.For) and s.var.name == "turn"]
+    if length < 64:
+        assert not loops
+        return
+    [loop] = loops
+    kinds = [type(s) for s in loop.body]
+    assert kinds.count(k.LoadVector) == kinds.count(k.StoreVector) == 2
+    assert max(i for i, kind in enumerate(kinds) if kind is k.LoadVector) < kinds.index(k.StoreVector)

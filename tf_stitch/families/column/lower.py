@@ -7,11 +7,11 @@ column-level consumers of the result follow in the same kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tf_stitch.families.column.before import ShortReductionsBefore
-from tf_stitch.families.column.propose import column_outputs, sums_of_columns
+from tf_stitch.families.column.propose import column_outputs, rows_before_stores, sums_of_columns
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.reductions import initial
@@ -67,14 +67,8 @@ class _ColumnLowering:
         for node, name in sums.items():
             out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node),
                              note=self.schedule.pattern.name(node)))
-        step = Var("step", ceil_div(self.length, self.group_rows))
-        row = var(step) * self.group_rows + down
-        short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
         with out.when(inside):
-            column = self._column(chunk, inside)
-            with out.loop(step, k.Loop.SERIAL, together=self.schedule.together or k.TOGETHER), out.when(short):
-                here = row if short is None else out.clamped("row", row, self.length)
-                self._accumulate(sums, elements, here, (outer, column), limit)
+            self._go_over_rows(sums, elements, down, (outer, self._column(chunk, inside)), limit)
         if self.group_rows > 1:
             self._combine_parts(sums, across, down)
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
@@ -82,6 +76,26 @@ class _ColumnLowering:
         with out.when(owner), out.when(inside):
             self._results(sums, columns, (outer, self._column(chunk, inside)), limit)
         return finish(self.schedule, out, self.buffers)
+
+    def _go_over_rows(self, sums: dict[Node, str], elements: list[Node], down: Index, place: tuple[Index, Index],
+                      limit: Index | None) -> None:
+        out, size = self.out, self.group_rows
+        begun = 0
+        rows = rows_before_stores(self.schedule) if elements and self.mapping.threads > 1 else 1
+        if rows > 1:
+            turn = Var("turn", self.length // size // rows)
+            begun = turn.extent * rows
+            with out.loop(turn, k.Loop.SERIAL, together=1):
+                first = var(turn) * (rows * size) + down
+                self._accumulate(sums, elements, [first + i * size for i in range(rows)], place, limit)
+        step = Var("step", ceil_div(self.length, size) - begun)
+        if step.extent == 0:
+            return
+        row = (var(step) + begun) * size + down
+        short = None if divides(size, self.length) else k.InRange(row, 0, self.length)
+        with out.loop(step, k.Loop.SERIAL, together=self.schedule.together or k.TOGETHER), out.when(short):
+            here = row if short is None else out.clamped("row", row, self.length)
+            self._accumulate(sums, elements, [here], place, limit)
 
     def _column(self, chunk: Index, inside: k.Expr | None) -> Index:
         """Last index of the kept element of this thread and lane."""
@@ -107,14 +121,15 @@ class _ColumnLowering:
     def _lanes(self) -> k.Loop:
         return k.Loop.SIMD if self.mapping.threads == 1 else k.Loop.UNROLL
 
-    def _accumulate(self, sums: dict[Node, str], elements: list[Node], row: Index,
+    def _accumulate(self, sums: dict[Node, str], elements: list[Node], rows: Sequence[Index],
                     place: tuple[Index, Index], limit: Index | None) -> None:
-        with self._elements(elements, place, limit) as (kept, store):
-            for node, name in sums.items():
-                value = self.evaluator.value(node.operands[0], self._operand_index(node, row, kept))
-                self.out.emit(k.SetElement(name, var(self.lane), value, node.kind))
-            store(linearize(self._operand_index(self.schedule.dominant, row, kept),
-                            self.schedule.dominant.operands[0].type.dims))
+        with self._elements(elements, place, limit, len(rows)) as (kept, store):
+            for row in rows:
+                for node, name in sums.items():
+                    value = self.evaluator.value(node.operands[0], self._operand_index(node, row, kept))
+                    self.out.emit(k.SetElement(name, var(self.lane), value, node.kind))
+                store(linearize(self._operand_index(self.schedule.dominant, row, kept),
+                                self.schedule.dominant.operands[0].type.dims))
 
     def _results(self, sums: dict[Node, str], columns: list[Node], place: tuple[Index, Index], limit: Index | None
                  ) -> None:
@@ -128,16 +143,18 @@ class _ColumnLowering:
             store(kept)
 
     @contextmanager
-    def _elements(self, nodes: list[Node], place: tuple[Index, Index], limit: Index | None
+    def _elements(self, nodes: list[Node], place: tuple[Index, Index], limit: Index | None, rows: int = 1
                   ) -> Iterator[tuple[Index, Callable[[Index], None]]]:
-        """A loop over the elements of an access: the column, and what stores the values of `nodes` at an index."""
+        """A loop over the elements of an access, or of one in each of some rows: the column, and what stores the values
+        of `nodes` at an index, in each row once."""
         stores = ElementStores(self.evaluator)
         outputs = [(n, self.buffers.writing(n)) for n in nodes]
-        arrays = stores.declare(outputs, self._vector)
+        arrays = iter([stores.declare(outputs, self._vector) for _ in range(rows)])
 
         def store(at: Index) -> None:
+            mine = next(arrays)
             for node, buffer in outputs:
-                stores.store(node, buffer, at, self._vector, arrays)
+                stores.store(node, buffer, at, self._vector, mine)
 
         with self.out.loop(self.lane, self._lanes(), limit):
             kept = self._kept(*place, limit)

@@ -35,6 +35,11 @@ MOST_TOGETHER, LEAST_TOGETHER = 64, 4
 """Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
 3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
 
+ROWS_BEFORE_STORES = 2
+"""Rows whose loads a thread makes before it stores what becomes of them, of a tensor at least. Gradients of ResNet-50's
+batch normalizations that write 51 or 103 MB took 65.4, 68.7 and 128.6 us on an H200 so, with 4 rows 64.9, 67.8 and
+126.6, and 71.1, 92.4 and 131.7 with a loop of loads and stores that is unrolled four times."""
+
 
 def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
     """The column schedule.
@@ -142,6 +147,23 @@ def _together(tensors: int, vector: int) -> int:
     """Rows of so many tensors that a thread loads together."""
     rows = MOST_STEPS
     while rows > LEAST_TOGETHER and rows * tensors * vector > MOST_TOGETHER:
+        rows //= 2
+    return rows
+
+
+def rows_before_stores(schedule: KernelSchedule) -> int:
+    """Rows whose loads a GPU's thread makes before it stores what becomes of them: compilers move no load before a
+    store. One where neighbours are read besides, whose loads are many."""
+    domain, mapping, inner = schedule.domain, schedule.mapping, schedule.dominant.operands[0].type.dims[-1]
+    if isinstance(domain.cols, SymbolicDim) or isinstance(inner, SymbolicDim):
+        return 1
+    reads = schedule.pattern.reads()
+    if any(domain.rows < x.type.numel < domain.rows * domain.cols and x.type.dims[-1] == inner for x in reads):
+        return 1
+    tensors = sum(x.type.numel >= domain.rows * domain.cols for x in reads)
+    rows = schedule.together or ROWS_BEFORE_STORES
+    while rows > 1 and (rows * tensors * mapping.vector > MOST_TOGETHER
+                        or 2 * rows * (mapping.threads // mapping.row_threads) > domain.cols):
         rows //= 2
     return rows
 
