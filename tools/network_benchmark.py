@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import csv
 import json
-import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from absl import app, flags
 
 from tools.benchmark.network_cases import CASES
 from tools.benchmark.torch_worker import HAVE
-from tools.benchmark.workers import BACKENDS, Worker
+from tools.benchmark.workers import BACKENDS, Worker, spread
 
 PEER = "inductor"
 PROFILED = 4
@@ -77,8 +76,7 @@ class _Case:
     def finish(self) -> dict[str, object]:
         """The row; the process ends."""
         if self._worker is not None and self.times:
-            self.row |= {"median_ms": round(statistics.median(self.times), 3), "least_ms": round(min(self.times), 3),
-                         "most_ms": round(max(self.times), 3)}
+            self.row |= spread(self.times)
             print(*self._worker.said(), sep="\n", file=sys.stderr)
             report = self._worker.report()
             if report is not None:

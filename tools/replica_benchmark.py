@@ -11,7 +11,6 @@ back.
 from __future__ import annotations
 
 import csv
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from absl import app, flags
 
-from tools.benchmark.workers import BACKENDS, Worker
+from tools.benchmark.workers import BACKENDS, Worker, spread
 
 FIELDS = ("network", "backend", "replicas", "median_ms", "least_ms", "most_ms", "first_epoch_s", "loss", "regions",
           "checked", "fallbacks")  # fmt: skip
@@ -63,8 +62,7 @@ class _Case:
     def finish(self) -> dict[str, object]:
         """The row; the process ends."""
         if self._worker is not None and self.times:
-            self.row |= {"median_ms": round(statistics.median(self.times), 3), "least_ms": round(min(self.times), 3),
-                         "most_ms": round(max(self.times), 3)}
+            self.row |= spread(self.times)
             print(*self._worker.said(), sep="\n", file=sys.stderr)
             report = self._worker.report()
             if report is not None:

@@ -2,24 +2,18 @@
 
 #include <dlfcn.h>
 
+#include "cuda/open_library.h"
+
 namespace tf_stitch {
 namespace {
 
 constexpr std::size_t kOldest = 90000, kNext = 100000;  // versions whose numbers the header has
 
-void* Open(const std::vector<std::string>& candidates) {
-  if (void* library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD)) return library;
-  for (const std::string& name : candidates) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 DnnLibrary LoadDnnLibrary(const std::vector<std::string>& candidates) {
   DnnLibrary dnn{};
-  void* library = Open(candidates);
+  void* library = OpenLibrary({"libcudnn.so.9"}, candidates);
   if (library == nullptr) {
     dnn.error = "no cuDNN 9 library";
     return dnn;

@@ -2,24 +2,13 @@
 
 #include <dlfcn.h>
 
+#include "cuda/open_library.h"
+
 namespace tf_stitch {
-namespace {
-
-void* Open(const std::vector<std::string>& candidates) {
-  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
-  }
-  for (const std::string& name : candidates) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 LtLibrary LoadLtLibrary(const std::vector<std::string>& candidates) {
   LtLibrary lt{};
-  void* library = Open(candidates);
+  void* library = OpenLibrary({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}, candidates);
   if (library == nullptr) {
     lt.error = "no cuBLASLt library";
     return lt;

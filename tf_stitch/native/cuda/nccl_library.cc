@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 
+#include "cuda/open_library.h"
+
 namespace tf_stitch {
 namespace {
 
@@ -13,17 +15,9 @@ NcclLibrary& LoadedNccl() {
   return *library;
 }
 
-void* OpenNccl(const std::vector<std::string>& candidates) {
-  if (void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD)) return library;
-  for (const std::string& name : candidates) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
 NcclLibrary Resolve(const std::vector<std::string>& candidates) {
   NcclLibrary nccl{};
-  void* library = OpenNccl(candidates);
+  void* library = OpenLibrary({"libnccl.so.2"}, candidates);
   if (library == nullptr) {
     nccl.error = "no NCCL 2 library";
     return nccl;
