@@ -26,8 +26,9 @@ from typing import Any
 from absl import app, flags
 
 from tools.benchmark.network_cases import CASES
+from tools.benchmark.timed_case import TimedCase
 from tools.benchmark.torch_worker import HAVE
-from tools.benchmark.workers import BACKENDS, Worker, spread
+from tools.benchmark.workers import BACKENDS, Worker
 
 PEER = "inductor"
 PROFILED = 4
@@ -47,42 +48,26 @@ _KERNELS = flags.DEFINE_string("kernels", None, "JSON file for what the device d
 _TOGETHER = flags.DEFINE_integer("together", 2, "networks whose first calls run side by side")
 
 
-class _Case:
+class _Case(TimedCase):
     """A network on a backend."""
 
     def __init__(self, network: str, short: str) -> None:
         backend = PEER if short == PEER else BACKENDS[short]
-        self.row: dict[str, object] = {"network": network, "backend": backend}
-        self.times: list[float] = []
         self.kernels: Mapping[str, Any] | None = None
         self.launches: list[Any] = []
         # The first call waits for the kernels, as long as it takes.
         ours = {"TF_STITCH_SCOPE": _SCOPE.value, "TF_STITCH_FIRST_STEP_SECONDS": "600"}
         program, *arguments = ("torch_worker", network) if short == PEER else ("network_worker", network, backend)
-        self._worker: Worker | None = Worker(program, *arguments, backend=backend,
-                                             variables=ours if backend == "tf_stitch" else {})
-
-    def ask(self, *words: object, limit: float) -> Mapping[str, Any] | None:
-        """An answer of the process; None, and its error is in the row, if there is none."""
-        if self._worker is None:
-            return None
-        try:
-            return self._worker.ask(*words, limit=max(limit, 1))
-        except (RuntimeError, TimeoutError) as error:
-            self.row["median_ms"] = f"failed: {error}"
-            self._worker = None
-            return None
+        worker = Worker(program, *arguments, backend=backend, variables=ours if backend == "tf_stitch" else {})
+        super().__init__(worker, network=network, backend=backend)
 
     def finish(self) -> dict[str, object]:
         """The row; the process ends."""
-        if self._worker is not None and self.times:
-            self.row |= spread(self.times)
-            print(*self._worker.said(), sep="\n", file=sys.stderr)
-            report = self._worker.report()
-            if report is not None:
-                self.row |= _regions(report)
-                self.launches = [[k["build"], k["launch"], k["rule"], k["domain"], k["predicted_us"], k["bytes"],
-                                  k["nodes"][-3:]] for k in report["kernels"]]
+        report = self.end()
+        if report is not None:
+            self.row |= _regions(report)
+            self.launches = [[k["build"], k["launch"], k["rule"], k["domain"], k["predicted_us"], k["bytes"],
+                              k["nodes"][-3:]] for k in report["kernels"]]
         return self.row
 
 

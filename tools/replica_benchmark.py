@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from absl import app, flags
 
-from tools.benchmark.workers import BACKENDS, Worker, spread
+from tools.benchmark.timed_case import TimedCase
+from tools.benchmark.workers import BACKENDS, Worker
 
 FIELDS = ("network", "backend", "replicas", "median_ms", "least_ms", "most_ms", "first_epoch_s", "loss", "regions",
           "checked", "fallbacks")  # fmt: skip
@@ -34,25 +35,18 @@ _WARM_UP = flags.DEFINE_integer("replica_warm_up", 40,
 _READY = flags.DEFINE_float("replica_ready", 300, "seconds for the first steps of all processes")
 
 
-class _Case:
+class _Case(TimedCase):
     """A network on a backend with so many replicas."""
 
     def __init__(self, network: str, short: str, replicas: str) -> None:
-        backend = BACKENDS[short]
-        self.row: dict[str, object] = {"network": network, "backend": backend, "replicas": replicas}
-        self.times: list[float] = []
         ours = {"TF_STITCH_SCOPE": "region", "TF_STITCH_FIRST_STEP_SECONDS": "600"} if short == "stitch" else {}
-        self._worker: Worker | None = Worker("replica_worker", network, replicas, backend=backend, variables=ours)
+        worker = Worker("replica_worker", network, replicas, backend=BACKENDS[short], variables=ours)
+        super().__init__(worker, network=network, backend=BACKENDS[short], replicas=replicas)
 
     def steps(self, before: int, timed: int, limit: float) -> float | None:
-        """Seconds of the epoch before the timed one; None, and its error is in the row, where the process failed."""
-        if self._worker is None:
-            return None
-        try:
-            answer = self._worker.ask(before, timed, limit=max(limit, 1))
-        except (RuntimeError, TimeoutError) as error:
-            self.row["median_ms"] = f"failed: {error}"
-            self._worker = None
+        """Seconds of the epoch before the timed one; None where the process failed."""
+        answer = self.ask(before, timed, limit=limit)
+        if answer is None:
             return None
         self.row["loss"] = f"{answer['loss']:.6g}"
         if timed:
@@ -61,13 +55,10 @@ class _Case:
 
     def finish(self) -> dict[str, object]:
         """The row; the process ends."""
-        if self._worker is not None and self.times:
-            self.row |= spread(self.times)
-            print(*self._worker.said(), sep="\n", file=sys.stderr)
-            report = self._worker.report()
-            if report is not None:
-                self.row |= {"regions": len(report["regions"]), "checked": len(report["profitability"]),
-                             "fallbacks": "; ".join(f"{f['count']} {f['reason']}" for f in report["fallbacks"])}
+        report = self.end()
+        if report is not None:
+            self.row |= {"regions": len(report["regions"]), "checked": len(report["profitability"]),
+                         "fallbacks": "; ".join(f"{f['count']} {f['reason']}" for f in report["fallbacks"])}
         return self.row
 
 

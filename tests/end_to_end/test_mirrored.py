@@ -24,18 +24,21 @@ def trained(run: Runner, model: str, stitch: str) -> tuple[Run, Any]:
     return done, said["losses"]
 
 
-def regions_of(done: Run, part: str) -> set[int]:
-    """Regions of the training step that hold a node whose name has this in it."""
+def step_of(done: Run) -> list[Any]:
+    """The nodes of the training step."""
     assert done.report is not None
     [step] = [g for g in done.report["graphs"] if "multi_step" in g["graph"] and g["regions"]]
-    return {n["region"] for n in step["nodes"] if part in n["name"]} - {None}
+    return list(step["nodes"])
+
+
+def regions_of(done: Run, part: str) -> set[int]:
+    """Regions of the training step that hold a node whose name has this in it."""
+    return {n["region"] for n in step_of(done) if part in n["name"]} - {None}
 
 
 def waits_for(done: Run, region: int) -> set[int]:
     """Regions of the training step that have to run before a region."""
-    assert done.report is not None
-    [step] = [g for g in done.report["graphs"] if "multi_step" in g["graph"] and g["regions"]]
-    nodes = step["nodes"]
+    nodes = step_of(done)
     members: dict[int, list[int]] = {}
     for place, node in enumerate(nodes):
         if node["region"] is not None:

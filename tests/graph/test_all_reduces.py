@@ -9,7 +9,9 @@ import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.graph.all_reduces import ALL_REDUCE, all_reduces_in_streams
+from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
 from tf_stitch.graph.state import GraphState
 
 TASK = "/job:localhost/replica:0/task:0"
@@ -39,22 +41,26 @@ def step(devices: Sequence[str] = GPUS, *, size: int = 2, times: int = 1, merge:
     return GraphState(graph_def, types_of_graph(graph), frozenset())
 
 
-def rewritten(state: GraphState, nccl: bool = True, skip: str = "") -> GraphDef:
+def rewritten(state: GraphState, nccl: bool = True, skip: str = "") -> tuple[GraphDef, list[str]]:
     made = GraphDef()
     made.CopyFrom(state.graph_def)
-    all_reduces_in_streams(made, state.imported, lambda name: "skipped" if name == skip else None, lambda: nccl)
-    return made
+    options = ClusterOptions(1, {"CPU": CPU.profile, "GPU": H200.profile},
+                             why_not=lambda name: "skipped" if name == skip else None)
+    names = all_reduces_in_streams(made, state.imported.statics, Clustering(state, options).is_free, lambda: nccl)
+    return made, names
 
 
 def replaced(state: GraphState, nccl: bool = True, skip: str = "") -> list[str]:
-    return sorted(n.name for n in rewritten(state, nccl, skip).node if n.op == ALL_REDUCE)
+    graph, names = rewritten(state, nccl, skip)
+    assert sorted(names) == sorted(n.name for n in graph.node if n.op == ALL_REDUCE)
+    return sorted(names)
 
 
 def test_sums_of_one_process() -> None:
-    graph = {n.name: n for n in rewritten(step()).node}
-    for number in range(2):
-        node = graph[f"sum_{number}_0"]
-        assert (node.op, node.attr["size"].i, node.attr["number"].i) == (ALL_REDUCE, 2, number)
+    graph = {n.name: n for n in rewritten(step())[0].node}
+    for rank in range(2):
+        node = graph[f"sum_{rank}_0"]
+        assert (node.op, node.attr["size"].i, node.attr["rank"].i) == (ALL_REDUCE, 2, rank)
         assert node.attr["group"].s == ";".join(GPUS).encode()
         assert node.attr["T"].type == tf.float32.as_datatype_enum
         assert len(node.input) == 2, "the data, and which sum it is"

@@ -16,11 +16,11 @@ from tf_stitch.targets import registry as targets
 
 
 class Native:
-    """Says what loading cuBLASLt and cuDNN came to."""
+    """Says what loading libraries came to."""
 
-    def __init__(self, missing: str, cudnn_missing: str = "") -> None:
-        self.missing, self.cudnn_missing = missing, cudnn_missing
-        self.asked = self.asked_for_cudnn = 0
+    def __init__(self, missing: str, cudnn_missing: str = "", nccl_missing: str = "") -> None:
+        self.missing, self.cudnn_missing, self.nccl_missing = missing, cudnn_missing, nccl_missing
+        self.asked = self.asked_for_cudnn = self.asked_for_nccl = 0
 
     def load_cublas_lt(self, files: Sequence[str]) -> str:
         self.asked += 1
@@ -29,6 +29,10 @@ class Native:
     def load_cudnn(self, files: Sequence[str]) -> str:
         self.asked_for_cudnn += 1
         return self.cudnn_missing
+
+    def load_nccl(self, files: Sequence[str]) -> str:
+        self.asked_for_nccl += 1
+        return self.nccl_missing
 
 
 def libraries(scope: str, native: Native | None, report: Report) -> Libraries:
@@ -96,3 +100,17 @@ def test_a_target_without_convolutions_holds_none(monkeypatch: pytest.MonkeyPatc
     native, report = Native(""), Report()
     assert libraries("region", native, report).devices("GPU", convolutions=True)["GPU"] is Matmuls.ALL
     assert (native.asked_for_cudnn, report.document()["fallbacks"]) == (0, [])
+
+
+def test_without_nccl_sums_over_gpus_stay_and_that_is_said_once() -> None:
+    report, native = Report(), Native("", nccl_missing="no NCCL 2 library")
+    found = libraries("auto", native, report)
+    assert native.asked_for_nccl == 0, "most programs have no such sums"
+    assert not found.has_nccl
+    assert not found.has_nccl
+    assert native.asked_for_nccl == 1
+    [entry] = report.document()["fallbacks"]
+    assert (entry["stage"], entry["count"]) == ("library", 1)
+    assert entry["reason"] == "no NCCL 2 library: they stay TensorFlow's collectives"
+    assert libraries("auto", Native(""), Report()).has_nccl
+    assert not libraries("auto", None, Report()).has_nccl

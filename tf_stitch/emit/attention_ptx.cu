@@ -10,13 +10,6 @@
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                              \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                              \
   }
-// Two values of 16 bits in a word, as the instruction rounds them.
-#define TFS_PACK(INSTRUCTION)                                                                                         \
-  static __device__ __forceinline__ uint32_t pack(float low, float high) {                                            \
-    uint32_t word;                                                                                                    \
-    asm(INSTRUCTION " %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));                                               \
-    return word;                                                                                                      \
-  }
 
 struct tfs_tf32 {
   using Storage = float;
@@ -37,12 +30,12 @@ struct tfs_half {
 };
 struct tfs_f16 : tfs_half {
   static __device__ __forceinline__ float value(uint32_t word, int i) { return tfs_from_half((uint16_t)(word >> 16 * i)); }
-  TFS_PACK("cvt.rn.f16x2.f32")
+  static __device__ __forceinline__ uint32_t pack(float low, float high) { return tfs_to_half_pair(low, high); }
   TFS_MMA("m16n8k16.row.col.f32.f16.f16.f32")
 };
 struct tfs_bf16 : tfs_half {
   static __device__ __forceinline__ float value(uint32_t word, int i) { return __uint_as_float(word >> 16 * i << 16); }
-  TFS_PACK("cvt.rn.bf16x2.f32")
+  static __device__ __forceinline__ uint32_t pack(float low, float high) { return tfs_to_bfloat16_pair(low, high); }
   TFS_MMA("m16n8k16.row.col.f32.bf16.bf16.f32")
 };
 

@@ -11,11 +11,12 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.graph.control_context import control_contexts, frame_names
 
 ALL_REDUCE = "StitchAllReduce"
+IN_STREAMS = "a sum over GPUs: work in their streams"
+"""Why a report has it in no region."""
 _COLLECTIVE = "CollectiveReduceV2"
 _INPUT, _SIZE, _GROUP, _INSTANCE = range(4)
 _TYPES = frozenset({types_pb2.DT_HALF, types_pb2.DT_BFLOAT16, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE,
@@ -24,23 +25,22 @@ _TYPES = frozenset({types_pb2.DT_HALF, types_pb2.DT_BFLOAT16, types_pb2.DT_FLOAT
 _BY_NCCL = (b"auto", b"nccl")
 
 
-def all_reduces_in_streams(graph_def: GraphDef, imported: ImportedGraph, why_not: Callable[[str], str | None],
-                           has_nccl: Callable[[], bool]) -> None:
-    """Replaces sums all of whose members are in this graph, on a GPU each, outside of branches and loops.
+def all_reduces_in_streams(graph_def: GraphDef, statics: Mapping[str, Any], is_free: Callable[[str], bool],
+                           has_nccl: Callable[[], bool]) -> list[str]:
+    """Replaces sums all of whose members are in this graph, on a GPU each. The names of their nodes.
 
     Args:
-        imported: of the graph before regions were replaced; the collectives are in both.
-        why_not: why the user wants a node left alone, None if nobody does.
+        statics: values of integer tensors that are known.
+        is_free: whether a node may be replaced: none in a branch or loop, none that the user wants left alone.
         has_nccl: asked if there is something to replace.
     """
-    found = [n for n in graph_def.node if n.op == _COLLECTIVE and _is_plain_sum(n) and why_not(n.name) is None]
-    if not found:
-        return
-    contexts = control_contexts(imported, frame_names(graph_def))
-    alone = [n for n in found if n.name in contexts and not contexts[n.name]]
-    for members in _groups(alone, imported.statics):
-        if has_nccl():
-            _replace(members)
+    found = [n for n in graph_def.node if n.op == _COLLECTIVE and _is_plain_sum(n) and is_free(n.name)]
+    groups = _groups(found, statics)
+    if not groups or not has_nccl():
+        return []
+    for members in groups:
+        _replace(members)
+    return [node.name for members in groups for node in members]
 
 
 def _is_plain_sum(node: NodeDef) -> bool:
@@ -71,16 +71,10 @@ def _is_whole(members: Iterable[NodeDef], size: int) -> bool:
 def _replace(members: Iterable[NodeDef]) -> None:
     devices = sorted({node.device for node in members})
     for node in members:
-        data = [node.input[_INPUT], node.input[_INSTANCE]]
-        controls = [i for i in node.input if i.startswith("^")]
-        dtype, shapes = node.attr["T"].type, node.attr["_output_shapes"]
+        dtype = node.attr["T"].type
         node.op = ALL_REDUCE
-        del node.input[:]
-        node.input.extend([*data, *controls])
-        kept = shapes.SerializeToString()
+        node.input[:] = [node.input[_INPUT], node.input[_INSTANCE], *(i for i in node.input if i.startswith("^"))]
         node.attr.clear()
-        if kept:
-            node.attr["_output_shapes"].ParseFromString(kept)
         node.attr["T"].type = dtype
         node.attr["group"].s = ";".join(devices).encode()
-        node.attr["size"].i, node.attr["number"].i = len(devices), devices.index(node.device)
+        node.attr["size"].i, node.attr["rank"].i = len(devices), devices.index(node.device)

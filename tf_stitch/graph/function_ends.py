@@ -20,17 +20,20 @@ _HANDS_ON = frozenset({"NoOp", "Identity", "OptionalFromValue", "_Retval"})
 def end_on_host(graph_def: GraphDef) -> None:
     """Lets the last NoOps of a function wait for other GPUs by a number in the host's memory."""
     nodes = {node.name: node for node in graph_def.node}
-    ends = _ends(graph_def)
+    crossing = [(node, i) for node in graph_def.node if node.op == "NoOp" for i, control in enumerate(node.input)
+                if _is_another_gpu(nodes[producer_of(control)].device, node.device)]
+    ends = _ends(graph_def) if crossing else set()
     made: dict[tuple[str, str], str] = {}
-    for node in [n for n in graph_def.node if n.op == "NoOp" and n.name in ends and device_type(n.device) == "GPU"]:
-        for i, control in enumerate(node.input):
-            before = nodes[producer_of(control)]
-            if device_type(before.device) != "GPU" or before.device == node.device:
-                continue
-            edge = before.name, node.device
-            if edge not in made:
-                made[edge] = _on_host(graph_def, before, node.device, len(made))
-            node.input[i] = f"^{made[edge]}"
+    for node, i in ((node, i) for node, i in crossing if node.name in ends):
+        before = nodes[producer_of(node.input[i])]
+        edge = before.name, node.device
+        if edge not in made:
+            made[edge] = _on_host(graph_def, before, node.device, len(made))
+        node.input[i] = f"^{made[edge]}"
+
+
+def _is_another_gpu(one: str, other: str) -> bool:
+    return one != other and device_type(one) == device_type(other) == "GPU"
 
 
 def _ends(graph_def: GraphDef) -> set[str]:

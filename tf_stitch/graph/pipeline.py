@@ -9,7 +9,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.graph.all_reduces import all_reduces_in_streams
+from tf_stitch.graph.all_reduces import IN_STREAMS, all_reduces_in_streams
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
@@ -100,7 +100,6 @@ class FoundRegions:
     regions: Regions
     _clustering: Clustering
     _fallbacks: dict[int, FallbackSubgraph | None]
-    _why_not: Callable[[str], str | None]
 
     def fallback(self, region: RegionGraph) -> FallbackSubgraph | None:
         """The TensorFlow nodes of a region, None if they read a tensor that the region does not."""
@@ -122,7 +121,8 @@ class FoundRegions:
         graph_def = self._clustering.apply(self.regions.regions, make_node)
         put_back_loops(graph_def, self.state.sized)
         upload_inputs(graph_def)
-        all_reduces_in_streams(graph_def, self.state.imported, self._why_not, has_nccl)
+        summed = all_reduces_in_streams(graph_def, self.state.imported.statics, self._clustering.is_free, has_nccl)
+        self.regions.left_out.update(dict.fromkeys(summed, IN_STREAMS))
         end_on_host(graph_def)
         return graph_def
 
@@ -150,7 +150,7 @@ def _found(state: GraphState, options: GraphOptions) -> FoundRegions:
     clustering = Clustering(state, options.clusters)
     regions = clustering.find()
     fallbacks = _fallbacks(state, regions, clustering) if options.need_fallback else {}
-    return FoundRegions(state, regions, clustering, fallbacks, options.clusters.why_not)
+    return FoundRegions(state, regions, clustering, fallbacks)
 
 
 def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> dict[int, FallbackSubgraph | None]:

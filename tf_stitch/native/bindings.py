@@ -45,7 +45,20 @@ from typing import Any, Protocol
 from tf_stitch.errors import BuildInterruptedError, BuildPending, NativeError
 from tf_stitch.interruption import Interrupted, interruptible
 from tf_stitch.native.build import STITCH_OP, build_library
-from tf_stitch.native.fallback_call import DIMS, FallbackCall
+from tf_stitch.native.fallback_call import FallbackCall
+from tf_stitch.native.signatures import (
+    BUILD_CALLBACK,
+    FALLBACK_CALLBACK,
+    FALLBACK_SUBGRAPH_CALLBACK,
+    GRAPHS_CALLBACK,
+    LABELS_CALLBACK,
+    LEFT_CALLBACK,
+    NOT_TIMED_CALLBACK,
+    REASON_CALLBACK,
+    RECALL_CALLBACK,
+    SETTLE_CALLBACK,
+    declare,
+)
 
 SERIES_APART = 0.5
 """Seconds. Simulated, of a region of 0.5 ms and a machine that disturbs one of the forms for 0.3 s at a time: one of
@@ -60,20 +73,6 @@ LeftFunction = Callable[[int], None]
 _INTERNAL = 13  # absl's status code
 _PENDING, _INTERRUPTED = 3, 5  # callbacks.h
 _STITCHED, _FALLBACK = 101, 102  # callbacks.h
-
-_BUILD_TYPE = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
-)
-_FALLBACK_SUBGRAPH_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
-_FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
-_RECALL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64)
-_SETTLE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
-                                ctypes.c_double, ctypes.c_double)
-_NOT_TIMED_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p)
-_LABELS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_void_p)
-_LEFT_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64)
-_GRAPHS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
-_REASON_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class OpLibrary:
     def __init__(self, path: Path, raw_ops: ModuleType) -> None:
         self.path = path
         self.raw_ops = raw_ops
-        self._library = _declare(ctypes.CDLL(str(path)))
+        self._library = declare(ctypes.CDLL(str(path)))
         self.callers_executor = bool(self._library.tfs_callers_executor())
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
@@ -223,16 +222,16 @@ class OpLibrary:
             for step, text in named.items():
                 library.tfs_label_set(result, step, text.encode())
 
-        callbacks = (_BUILD_TYPE(on_build), _FALLBACK_SUBGRAPH_TYPE(on_fallback_subgraph), _FALLBACK_TYPE(on_fallback),
-                     *_verdict_callbacks(verdicts), _LABELS_TYPE(on_labels),
-                     _LEFT_TYPE() if left is None else _LEFT_TYPE(left))
+        callbacks = (BUILD_CALLBACK(on_build), FALLBACK_SUBGRAPH_CALLBACK(on_fallback_subgraph),
+                     FALLBACK_CALLBACK(on_fallback), *_verdict_callbacks(verdicts), LABELS_CALLBACK(on_labels),
+                     LEFT_CALLBACK() if left is None else LEFT_CALLBACK(left))
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
-        self._library.tfs_set_callbacks(_BUILD_TYPE(), _FALLBACK_SUBGRAPH_TYPE(), _FALLBACK_TYPE(),
-                                        *_verdict_callbacks(None), _LABELS_TYPE(), _LEFT_TYPE())
+        self._library.tfs_set_callbacks(BUILD_CALLBACK(), FALLBACK_SUBGRAPH_CALLBACK(), FALLBACK_CALLBACK(),
+                                        *_verdict_callbacks(None), LABELS_CALLBACK(), LEFT_CALLBACK())
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
@@ -268,7 +267,7 @@ class OpLibrary:
                                        updates, programmatic, refused, given_up, failures,
                                        error.decode(errors="replace")))
 
-        self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
+        self._library.tfs_visit_graphs(GRAPHS_CALLBACK(visit))
         return records
 
     def region_runs(self, region: int) -> int:
@@ -306,7 +305,7 @@ class OpLibrary:
         def visit(region: int, reason: bytes, count: int) -> None:
             reasons.append((region, reason.decode(errors="replace"), count))
 
-        self._library.tfs_visit_reasons(_REASON_TYPE(visit))
+        self._library.tfs_visit_reasons(REASON_CALLBACK(visit))
         return reasons
 
 
@@ -336,7 +335,7 @@ def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
 
 def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:
     if verdicts is None:
-        return _RECALL_TYPE(), _SETTLE_TYPE(), _NOT_TIMED_TYPE()
+        return RECALL_CALLBACK(), SETTLE_CALLBACK(), NOT_TIMED_CALLBACK()
 
     def on_recall(region: int, device: int, key: Any, n: int) -> int:
         try:
@@ -357,7 +356,7 @@ def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:
     def on_not_timed(region: int, reason: bytes) -> None:
         verdicts.not_timed(region, reason.decode(errors="replace"))
 
-    return _RECALL_TYPE(on_recall), _SETTLE_TYPE(on_settle), _NOT_TIMED_TYPE(on_not_timed)
+    return RECALL_CALLBACK(on_recall), SETTLE_CALLBACK(on_settle), NOT_TIMED_CALLBACK(on_not_timed)
 
 
 def _status(error: Exception) -> tuple[int, bytes]:
@@ -370,48 +369,3 @@ def _status(error: Exception) -> tuple[int, bytes]:
 
 def _message(error: Exception) -> bytes:
     return f"{type(error).__name__}: {error}".encode(errors="replace")
-
-
-def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    c = ctypes
-    signatures: dict[str, tuple[Any, list[Any]]] = {
-        "tfs_set_callbacks": (None, [_BUILD_TYPE, _FALLBACK_SUBGRAPH_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
-                                     _NOT_TIMED_TYPE, _LABELS_TYPE, _LEFT_TYPE]),
-        "tfs_callers_executor": (c.c_int32, []),
-        "tfs_region_kernels": (c.c_int32, [c.c_int64]),
-        "tfs_fallback_subgraph_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
-        "tfs_enable_profitability_check": (None, [c.c_int32, c.c_int64]),
-        "tfs_visit_reasons": (None, [_REASON_TYPE]),
-        "tfs_region_preferred_fallbacks": (c.c_int64, [c.c_int64]),
-        "tfs_region_shadows": (c.c_int64, [c.c_int64]),
-        "tfs_result_set": (None, [c.c_void_p, DIMS, c.c_int64]),
-        "tfs_label_set": (None, [c.c_void_p, c.c_int32, c.c_char_p]),
-        "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
-        "tfs_stat": (c.c_int64, [c.c_int]),
-        "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
-        "tfs_load_cudnn": (c.c_char_p, [c.c_char_p]),
-        "tfs_load_nccl": (c.c_char_p, [c.c_char_p]),
-        "tfs_set_graphs": (None, [c.c_int, c.c_int]),
-        "tfs_visit_graphs": (None, [_GRAPHS_TYPE]),
-        "tfs_region_runs": (c.c_int64, [c.c_int64]),
-        "tfs_region_fallbacks": (c.c_int64, [c.c_int64]),
-        "tfs_call_num_inputs": (c.c_int32, [c.c_void_p]),
-        "tfs_call_num_variables": (c.c_int32, [c.c_void_p]),
-        "tfs_call_num_outputs": (c.c_int32, [c.c_void_p]),
-        "tfs_call_output_type": (c.c_int32, [c.c_void_p, c.c_int]),
-        "tfs_call_device": (c.c_int32, [c.c_void_p]),
-        "tfs_call_reason": (c.c_char_p, [c.c_void_p]),
-        "tfs_call_input": (
-            c.c_void_p,
-            [c.c_void_p, c.c_int, c.POINTER(c.c_int32), c.POINTER(c.c_int32), c.POINTER(DIMS)],
-        ),
-        "tfs_call_output": (c.c_void_p, [c.c_void_p, c.c_int, c.c_int32, DIMS]),
-        "tfs_call_state": (c.c_void_p, [c.c_void_p, c.c_int, c.c_int32, DIMS]),
-        "tfs_call_same_as": (c.c_int32, [c.c_void_p, c.c_int]),
-        "tfs_call_error": (None, [c.c_void_p, c.c_int32, c.c_char_p]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
-    return library

@@ -8,7 +8,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -51,6 +50,7 @@ from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.known_functions import KnownFunctions
+from tf_stitch.plugin.rewrite_timing import RewriteTiming
 from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
@@ -64,24 +64,6 @@ from tf_stitch.runtime.host_builder import compiler
 _SWAP_SECONDS = 0.5
 """That the steps of a graph wait for kernels whose first calls ran TensorFlow's own: to find those that are built."""
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
-
-
-@dataclass(frozen=True)
-class _Timing:
-    """How long a graph has taken since `start`, in seconds, of which the passes took `seconds`."""
-
-    start: float
-    seconds: Mapping[str, float]
-    count: ImportCount
-
-    @property
-    def milliseconds(self) -> float:
-        return round((time.perf_counter() - self.start) * 1e3, 3)
-
-    @property
-    def passes(self) -> dict[str, float]:
-        """Milliseconds of each pass."""
-        return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
 
 
 class Session:
@@ -141,12 +123,12 @@ class Session:
             found = find_regions(state, options, instrument)
         except GraphLeftAloneError as error:
             reasons = {n.name: error.message for n in item.graph_def.node}
-            self._seen(item, item.graph_def, {}, reasons, _Timing(start, instrument.seconds, ImportCount()))
+            self._seen(item, item.graph_def, {}, reasons, RewriteTiming(start, instrument.seconds, ImportCount()))
             return None
         found.regions.keep(self._controls.take(len(found.regions.regions)), self._controls.out_of_fuel)
-        return self._replaced(item, found, _Timing(start, instrument.seconds, state.count))
+        return self._replaced(item, found, RewriteTiming(start, instrument.seconds, state.count))
 
-    def _replaced(self, item: GraphItem, found: FoundRegions, timing: _Timing) -> GraphDef | None:
+    def _replaced(self, item: GraphItem, found: FoundRegions, timing: RewriteTiming) -> GraphDef | None:
         """The graph with nodes that run its regions; None if it has none."""
         state, group = found.state, next(self._graphs)
         region_of: dict[str, int] = {}
@@ -280,7 +262,7 @@ class Session:
             raise GraphLeftAloneError(reason)
 
     def _seen(self, item: GraphItem, graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str],
-              timing: _Timing, imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
+              timing: RewriteTiming, imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
         """Records what became of every node of a graph."""
         nodes = node_entries(graph_def, region_of, reasons)
         numbers = sorted(set(region_of.values()))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import select
-import statistics
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,6 @@ CLUSTERS = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"}
 """XLA by automatic clustering, as it comes in TensorFlow 1 code."""
 
 Result = dict[str, Any]
-
-
-def spread(ms: Sequence[float]) -> dict[str, float]:
-    """What a row says of the milliseconds of turns."""
-    return {"median_ms": round(statistics.median(ms), 3), "least_ms": round(min(ms), 3), "most_ms": round(max(ms), 3)}
 
 
 class Worker:

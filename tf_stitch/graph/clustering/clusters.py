@@ -11,7 +11,7 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
-from tf_stitch.graph.clustering.device_crossings import device_stages
+from tf_stitch.graph.clustering.device_crossings import SMALL_ELEMENTS, device_stages
 from tf_stitch.graph.clustering.eligibility import Eligibility
 from tf_stitch.graph.clustering.hidden_sizes import arguments_that_show
 from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS, private_edges, split_across_regions
@@ -24,9 +24,6 @@ from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
-
-SMALL_ELEMENTS = 1024
-"""Up to so many a lone op is a matter of calls, and its kernel gains nothing."""
 
 _BLIND = "writes a variable that the region does not read"
 
@@ -71,7 +68,7 @@ class Clustering:
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
         is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
         self._fetched = frozenset[str]() if is_function else state.preserved
-        self._min_weight, self._profiles = options.min_weight, options.profiles
+        self._min_weight, self._profiles, self._why_not = options.min_weight, options.profiles, options.why_not
         self._users = _users(imported)
         self._position = {name: i for i, name in enumerate(imported.nodes)}
         self._followers: dict[str, list[str]] = {}
@@ -132,6 +129,10 @@ class Clustering:
             return None
         assumed = self._state.assumption if region.assumes else None
         return cut_region(imported, region.members, self._wanted(region.members), assumed, shown)
+
+    def is_free(self, name: str) -> bool:
+        """Whether a node may be replaced by itself: it runs once in every step, and the user does not want it left."""
+        return self._contexts.get(name) == frozenset() and self._why_not(name) is None
 
     def _cut(self, members: tuple[str, ...]) -> RegionGraph:
         """The region of these nodes; most are the same in the next round. Errors as in cut_region."""

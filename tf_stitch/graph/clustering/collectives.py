@@ -3,10 +3,10 @@ others wait for, too. A region that held something before one and something behi
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
+from tf_stitch.planning.dependence import order_groups
 from tf_stitch.planning.remote_stitching import RegionNode
 
 _OPS = ("Collective", "NcclAllReduce")
@@ -46,25 +46,12 @@ def in_order(nodes: Sequence[RegionNode], later: Mapping[str, Iterable[str]]) ->
     """The nodes in topological order over inputs and controls, as near to the order that they have as can be.
 
     Args:
-        later: of some nodes, controls that the order at hand does not know; the graph is acyclic with them.
+        later: of some nodes, those of their controls that the order at hand does not know; the graph is acyclic with
+            them.
     """
     if not any(later.values()):
         return list(nodes)
     place = {node.name: i for i, node in enumerate(nodes)}
-    after: list[list[int]] = [[] for _ in nodes]
-    missing = [0] * len(nodes)
-    for i, node in enumerate(nodes):
-        known = {place[b] for b in (*node.inputs, *node.controls) if place[b] < i}
-        for b in known | {place[name] for name in later.get(node.name, ())}:
-            after[b].append(i)
-            missing[i] += 1
-    ready = [i for i, count in enumerate(missing) if count == 0]
-    order: list[RegionNode] = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(nodes[i])
-        for j in after[i]:
-            missing[j] -= 1
-            if missing[j] == 0:
-                heapq.heappush(ready, j)
-    return order
+    needs = [[place[b] for b in (*node.inputs, *node.controls) if place[b] < i or b in later.get(node.name, ())]
+             for i, node in enumerate(nodes)]
+    return [nodes[i] for i in order_groups([[i] for i in range(len(nodes))], needs, ())]

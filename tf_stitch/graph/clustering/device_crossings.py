@@ -10,7 +10,7 @@ from tf_stitch.graph.clustering.collectives import is_collective, nodes_before
 SHARED = -1
 """The stage of small values that another device reads, too, and that wait for nothing large: as a step's number."""
 SMALL_ELEMENTS = 1024
-"""Up to so many take no time worth waiting for."""
+"""Of an op that is a matter of calls, at most: nobody need wait for it, nor is a kernel of it alone worth it."""
 
 
 def device_stages(imported: ImportedGraph) -> dict[str, int]:
@@ -26,7 +26,7 @@ def device_stages(imported: ImportedGraph) -> dict[str, int]:
     arrives: dict[str, dict[str, int]] = {}  # from which device, at which stage
     for node in imported.nodes.values():
         before = [name for name in nodes_before(node) if name in stages]
-        if _is_large(imported, node) or not late.isdisjoint(before):
+        if _takes_time(imported, node) or not late.isdisjoint(before):
             late.add(node.name)
         found: dict[str, int] = {}
         for device, stage in (item for name in before for item in arrives[name].items()):
@@ -47,7 +47,7 @@ def _devices(imported: ImportedGraph) -> dict[str, str]:
     return {node.name: node.device for node in imported.nodes.values() if device_type(node.device) == kind}
 
 
-def _is_large(imported: ImportedGraph, node: ImportedNode) -> bool:
+def _takes_time(imported: ImportedGraph, node: ImportedNode) -> bool:
     """Whether it computes more than a few elements of other values."""
     if not node.weight or all(imported.value(tensor) is None for tensor in node.inputs):
         return False

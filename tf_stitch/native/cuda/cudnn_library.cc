@@ -1,7 +1,5 @@
 #include "cuda/cudnn_library.h"
 
-#include <dlfcn.h>
-
 #include "cuda/open_library.h"
 
 namespace tf_stitch {
@@ -18,10 +16,7 @@ DnnLibrary LoadDnnLibrary(const std::vector<std::string>& candidates) {
     dnn.error = "no cuDNN 9 library";
     return dnn;
   }
-  const auto resolve = [&](const char* name, auto* function) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-    return *function != nullptr;
-  };
+  const auto resolve = Resolver(library);
   const bool whole = resolve("cudnnGetVersion", &dnn.GetVersion) && resolve("cudnnCreate", &dnn.Create) &&
                      resolve("cudnnSetStream", &dnn.SetStream) &&
                      resolve("cudnnBackendCreateDescriptor", &dnn.CreateDescriptor) &&

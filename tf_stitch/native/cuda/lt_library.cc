@@ -1,7 +1,5 @@
 #include "cuda/lt_library.h"
 
-#include <dlfcn.h>
-
 #include "cuda/open_library.h"
 
 namespace tf_stitch {
@@ -13,10 +11,7 @@ LtLibrary LoadLtLibrary(const std::vector<std::string>& candidates) {
     lt.error = "no cuBLASLt library";
     return lt;
   }
-  const auto resolve = [&](const char* name, auto* function) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-    return *function != nullptr;
-  };
+  const auto resolve = Resolver(library);
   const bool whole = resolve("cublasLtCreate", &lt.Create) && resolve("cublasLtMatmulDescCreate", &lt.DescCreate) &&
                      resolve("cublasLtMatmulDescDestroy", &lt.DescDestroy) &&
                      resolve("cublasLtMatmulDescSetAttribute", &lt.DescSet) &&

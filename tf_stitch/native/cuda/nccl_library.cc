@@ -1,7 +1,5 @@
 #include "cuda/nccl_library.h"
 
-#include <dlfcn.h>
-
 #include <map>
 #include <mutex>
 
@@ -22,10 +20,7 @@ NcclLibrary Resolve(const std::vector<std::string>& candidates) {
     nccl.error = "no NCCL 2 library";
     return nccl;
   }
-  const auto resolve = [&](const char* name, auto* function) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-    return *function != nullptr;
-  };
+  const auto resolve = Resolver(library);
   const bool whole = resolve("ncclCommInitAll", &nccl.CommInitAll) && resolve("ncclGroupStart", &nccl.GroupStart) &&
                      resolve("ncclGroupEnd", &nccl.GroupEnd) && resolve("ncclAllReduce", &nccl.AllReduce) &&
                      resolve("ncclGetErrorString", &nccl.GetErrorString);

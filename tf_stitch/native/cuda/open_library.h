@@ -19,4 +19,12 @@ inline void* OpenLibrary(std::initializer_list<const char*> names, const std::ve
   return nullptr;
 }
 
+// Looks functions of a library up; whether it has them.
+inline auto Resolver(void* library) {
+  return [library](const char* name, auto* function) {
+    *reinterpret_cast<void**>(function) = dlsym(library, name);
+    return *function != nullptr;
+  };
+}
+
 }  // namespace tf_stitch

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/nccl_library.h"
-#include "op/meetings.h"
+#include "op/local_rendezvous.h"
 #include "op/placement.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -25,9 +25,9 @@ REGISTER_OP("StitchAllReduce")
     .Input("instance_key: int32")
     .Output("sum: T")
     .Attr("T: {half, bfloat16, float, double, int64}")
-    .Attr("group: string")    // its members' names: the same for all
-    .Attr("size: int >= 1")   // how many there are
-    .Attr("number: int >= 0")  // which one this is
+    .Attr("group: string")  // its members' names: the same for all
+    .Attr("size: int >= 1")
+    .Attr("rank: int >= 0")
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape);
@@ -43,9 +43,9 @@ struct Part {
   const Tensor* output;
 };
 
-Meetings<Key, Part>& AllMeetings() {
-  static auto* meetings = new Meetings<Key, Part>;
-  return *meetings;
+LocalRendezvous<Key, Part>& Rendezvous() {
+  static auto* rendezvous = new LocalRendezvous<Key, Part>;
+  return *rendezvous;
 }
 
 int NcclType(tensorflow::DataType type) {
@@ -98,7 +98,7 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
   explicit AllReduceOp(tensorflow::OpKernelConstruction* c) : AsyncOpKernel(c) {
     OP_REQUIRES_OK(c, c->GetAttr("group", &group_));
     OP_REQUIRES_OK(c, c->GetAttr("size", &size_));
-    OP_REQUIRES_OK(c, c->GetAttr("number", &number_));
+    OP_REQUIRES_OK(c, c->GetAttr("rank", &rank_));
   }
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
@@ -115,14 +115,15 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
     if (tensorflow::CancellationManager* const cancellation = ctx->cancellation_manager(); cancellation != nullptr) {
       part.token = cancellation->get_cancellation_token();
       const bool registered = cancellation->RegisterCallback(part.token, [key, ticket] {
-        Finish(AllMeetings().Leave(key, ticket), absl::CancelledError("the step was cancelled"));
+        Finish(Rendezvous().Leave(key, ticket), absl::CancelledError("the step was cancelled"));
       });
       OP_REQUIRES_ASYNC(ctx, registered, absl::CancelledError("the step was cancelled"), done);
     }
     std::string error;
-    const std::vector<Part> parts = AllMeetings().Join(key, number_, size_, ticket, part, &error);
+    const std::vector<Part> parts = Rendezvous().Join(key, rank_, size_, ticket, part, &error);
     if (!error.empty()) {
-      Finish({part}, absl::CancelledError(absl::StrCat("no sum over devices: ", error)));
+      error = absl::StrCat("no sum over devices: ", error);
+      Finish({part}, ticket->left ? absl::CancelledError(error) : absl::InvalidArgumentError(error));
     } else if (!parts.empty()) {
       Finish(parts, Sum(parts));
     }
@@ -130,7 +131,7 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
 
  private:
   std::string group_;
-  int size_ = 0, number_ = 0;
+  int size_ = 0, rank_ = 0;
 };
 
 REGISTER_KERNEL_BUILDER(Name("StitchAllReduce").Device(tensorflow::DEVICE_GPU).HostMemory("instance_key"), AllReduceOp);
