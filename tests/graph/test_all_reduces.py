@@ -7,11 +7,15 @@ from collections.abc import Sequence
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tests.frontend.check import types_of_graph
+from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU, H200
-from tf_stitch.graph.all_reduces import ALL_REDUCE, all_reduces_in_streams
+from tf_stitch.graph.all_reduces import ALL_REDUCE, IN_STREAMS, all_reduces_in_streams
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
+from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.pipeline import GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState
 
 TASK = "/job:localhost/replica:0/task:0"
@@ -107,3 +111,12 @@ def test_a_sum_in_a_branch_stays() -> None:
     for i, node in enumerate(sums):
         node.device = GPUS[i]
     assert replaced(GraphState(graph_def, types_of_graph(concrete.graph), frozenset())) == []
+
+
+def test_the_report_says_what_became_of_them() -> None:
+    config = StitchConfig()
+    profiles = {"CPU": CPU.profile, "GPU": H200.profile}
+    for nccl, reason in ((True, IN_STREAMS), (False, "CollectiveReduceV2 has no legalisation")):
+        found = find_regions(step(), GraphOptions.by(config, "GPU", True, profiles, Controls(config)))
+        found.replaced(lambda region, device, controls: NodeDef(), lambda nccl=nccl: nccl)
+        assert reason in found.regions.left_out["sum_0_0"]
