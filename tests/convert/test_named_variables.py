@@ -7,7 +7,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_FLOAT, DT_RESOURCE
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 
-from tf_stitch.convert.named_variables import SUFFIX, name_variables, without_arguments
+from tf_stitch.convert.named_variables import SUFFIX, name_variables
 from tf_stitch.convert.saved_model import Signature, Value
 
 SIGNATURE = Signature("serve", (Value("x", "x:0", tf.float32, (4,)),), (Value("y", "call:0", tf.float32, (4,)),))
@@ -179,17 +179,3 @@ def test_what_no_signature_reaches_stays_as_it_is() -> None:
     before = meta.SerializeToString(deterministic=True)
     name_variables(meta, [Signature("other", SIGNATURE.inputs, (Value("y", "x:0", tf.float32, (4,)),))])
     assert meta.SerializeToString(deterministic=True) == before
-
-
-@pytest.mark.parametrize("kept", ["x", "v1"])
-def test_attributes_of_the_arguments_that_stay_move_with_them(kept: str) -> None:
-    function = region_function(2)
-    place = [arg.name for arg in function.signature.input_arg].index(kept)
-    function.arg_attr[place].attr["_mark"].b = True
-    function.ret["v"] = "v0"
-    new = without_arguments(function, {"v0": handle("a")})
-    names = [arg.name for arg in new.signature.input_arg]
-    assert names == ["x", "v1"]
-    assert {names[i]: one.attr["_mark"].b for i, one in new.arg_attr.items()} == {kept: True}
-    assert new.ret["v"] == "v0:resource:0"
-    assert new.signature.is_stateful

@@ -19,6 +19,7 @@ from tf_stitch.convert.entries import reached
 from tf_stitch.convert.saved_model import Signature
 from tf_stitch.frontend.tensorflow.control_flow import CALLS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+from tf_stitch.graph.held_variables import handle_of, without_arguments
 
 SUFFIX = "_tf_stitch_named"
 Handles = Mapping[str, NodeDef]
@@ -71,10 +72,10 @@ def _without(function: FunctionDef, named: Handles, functions: Mapping[str, Func
     if (function.signature.name, key) in made:
         return str(made[function.signature.name, key].signature.name)
     new = FunctionDef()
-    new.CopyFrom(without_arguments(function, named))
+    new.CopyFrom(without_arguments(function, _with_names(named)))
     new.signature.name = f"{function.signature.name}{SUFFIX}_{len(made)}"
     made[function.signature.name, key] = new
-    handles = {_handle_of(arg): named[arg] for arg in named}
+    handles = {handle_of(arg): named[arg] for arg in named}
     for node in new.node_def:
         own = {t: handles[t] for t in node.input if t in handles}
         if node.op == "StitchStateOp":
@@ -133,7 +134,7 @@ def _name(node: NodeDef, handles: Handles) -> None:
         return
     own = FunctionDef.FromString(node.attr["original"].s)
     places = {arg.name: handles[t] for arg, t in zip(own.signature.input_arg[first:], theirs, strict=True)}
-    node.attr["original"].s = without_arguments(own, places).SerializeToString(deterministic=True)
+    node.attr["original"].s = without_arguments(own, _with_names(places)).SerializeToString(deterministic=True)
     node.attr["variable_names"].list.s.extend(_full_name(handles[t]) for t in theirs)
     node.attr["N"].i = 0
     del node.input[first:first + count]
@@ -151,32 +152,11 @@ def _own_name(handle: NodeDef) -> bytes:
     return shared or handle.name.encode()
 
 
-def without_arguments(function: FunctionDef, named: Handles) -> FunctionDef:
-    """The function with nodes that name variables in place of these arguments."""
-    new = FunctionDef()
-    new.CopyFrom(function)
-    kept = [arg for arg in function.signature.input_arg if arg.name not in named]
-    old = [arg.name for arg in function.signature.input_arg]
-    del new.signature.input_arg[:]
-    new.signature.input_arg.extend(kept)
-    new.arg_attr.clear()
-    new.resource_arg_unique_id.clear()
-    for i, arg in enumerate(kept):
-        if old.index(arg.name) in function.arg_attr:
-            new.arg_attr[i].CopyFrom(function.arg_attr[old.index(arg.name)])
-    for node in new.node_def:
-        node.input[:] = [_handle_of(t) if t in named else t for t in node.input]
-    for name, result in list(new.ret.items()):
-        if result in named:
-            new.ret[name] = _handle_of(result)
-    for argument, source in named.items():
-        node = new.node_def.add()
-        node.CopyFrom(source)
-        node.attr["shared_name"].s = _own_name(source)
-        node.name = argument
-    new.signature.is_stateful = True
-    return new
-
-
-def _handle_of(argument: str) -> str:
-    return f"{argument}:resource:0"
+def _with_names(handles: Handles) -> Handles:
+    """Nodes that name the same variables, whatever they are called."""
+    named = {}
+    for argument, source in handles.items():
+        named[argument] = NodeDef()
+        named[argument].CopyFrom(source)
+        named[argument].attr["shared_name"].s = _own_name(source)
+    return named

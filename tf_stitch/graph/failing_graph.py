@@ -7,8 +7,10 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework.tensor_util import make_tensor_proto
 
+from tf_stitch.frontend.tensorflow.attributes import VARIABLES
+
 NAME = "tf_stitch_strict"
-_STARTS = ("_Arg", "Placeholder", "PlaceholderWithDefault", "Const", "VarHandleOp")
+_STARTS = ("_Arg", "Placeholder", "PlaceholderWithDefault", "Const", *VARIABLES)
 
 
 def failing_graph(graph_def: GraphDef, preserved: frozenset[str], message: str) -> GraphDef:

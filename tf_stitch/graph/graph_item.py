@@ -15,6 +15,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.grappler.costs.op_performance_data_pb2 import OpInfo
 
 from tf_stitch.errors import StitchError
+from tf_stitch.graph.held_variables import original_name
 from tf_stitch.ir.types import Shape, Symbol
 
 OutputType = tuple[int, tuple[int, ...] | None]
@@ -62,6 +63,11 @@ class GraphItem:
     types: TypeSource
     feeds: frozenset[str] = frozenset()
     is_called: bool = False
+
+    @property
+    def function(self) -> str:
+        """What the program calls the function that is optimized."""
+        return original_name(self.graph_id)
 
     def output_types(self, node_name: str) -> list[OutputType]:
         """(DataType, dimensions) of each output; None for unknown rank, and for an unknown node an empty list.

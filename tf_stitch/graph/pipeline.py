@@ -16,6 +16,7 @@ from tf_stitch.graph.clustering.region_replacement import MakeNode
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.function_ends import end_on_host
+from tf_stitch.graph.held_variables import hold
 from tf_stitch.graph.loops.folded_loop import put_back_loops
 from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
 from tf_stitch.graph.passes.cut_feeds import CutFeeds
@@ -112,8 +113,8 @@ class FoundRegions:
 
     def replaced(self, make_node: MakeNode, has_nccl: Callable[[], bool] = lambda: False) -> GraphDef:
         """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
-        of the host are copied to regions on GPUs, sums over GPUs are work in their streams, and the end of a function
-        waits for other GPUs on the host alone.
+        of the host are copied to regions on GPUs, sums over GPUs are work in their streams, the end of a function
+        waits for other GPUs on the host alone, and regions hold the variables that their function holds.
 
         Args:
             has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
@@ -124,6 +125,7 @@ class FoundRegions:
         summed = all_reduces_in_streams(graph_def, self.state.imported.statics, self._clustering.is_free, has_nccl)
         self.regions.left_out.update(dict.fromkeys(summed, IN_STREAMS))
         end_on_host(graph_def)
+        hold(graph_def, self.state.preserved)
         return graph_def
 
 

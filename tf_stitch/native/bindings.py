@@ -233,6 +233,15 @@ class OpLibrary:
         self._library.tfs_set_callbacks(BUILD_CALLBACK(), FALLBACK_SUBGRAPH_CALLBACK(), FALLBACK_CALLBACK(),
                                         *_verdict_callbacks(None), LABELS_CALLBACK(), LEFT_CALLBACK())
 
+    def hold(self, handles: Sequence[Any], first: int) -> bool:
+        """Numbers handles of variables of one device from `first` on, for the StitchHandle nodes of functions. Not, and
+        False, if one is of something else, or of a variable that can go while there are handles of it."""
+        return bool(self.raw_ops.stitch_hold(handles=handles, first=first))
+
+    def release(self, first: int, count: int) -> None:
+        """The function that held `count` handles from number `first` on is gone."""
+        self._library.tfs_release_handles(first, count)
+
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
         names = ("runs", "misses", "builds", "fallbacks")

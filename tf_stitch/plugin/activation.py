@@ -12,6 +12,7 @@ from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.native.failed_builds import first_line
 from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_convolutions, keras_jit, partial_runs
+from tf_stitch.plugin.held_variables import HeldVariables
 from tf_stitch.plugin.installed_tensorflow import check_version
 from tf_stitch.plugin.session import Session
 
@@ -55,7 +56,8 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_convolutions.leave_xla_out_on_gpus()
         partial_runs.leave_alone()
         if config.short_calls:
-            function_calls.shorten(native is not None and native.callers_executor, session.first_calls)
+            held = None if native is None else HeldVariables(native, session.not_held)
+            function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)
 
 
 def current_session() -> Session | None:

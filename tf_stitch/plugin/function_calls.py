@@ -12,14 +12,16 @@ from typing import Any
 
 from tf_stitch.messages import say
 from tf_stitch.plugin.first_calls import EXECUTOR, FirstCalls, call_with
+from tf_stitch.plugin.held_variables import HeldVariables
 
 
-def shorten(executor: bool, first_calls: FirstCalls | None = None) -> None:
+def shorten(executor: bool, first_calls: FirstCalls | None = None, held: HeldVariables | None = None) -> None:
     """Makes calls of functions cheaper.
 
     Args:
         executor: EXECUTOR is registered (`OpLibrary.callers_executor`).
         first_calls: what the first calls of a function run; None where they are like all others.
+        held: makes copies of functions that hold their variables; None where all take them as arguments.
     """
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
@@ -27,11 +29,14 @@ def shorten(executor: bool, first_calls: FirstCalls | None = None) -> None:
         from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
         hashed, captured, call = FunctionType.__hash__, ConcreteFunction.captured_inputs.fget, Context.call_function
+        flat = ConcreteFunction._call_flat
     except (ImportError, AttributeError) as error:
         say(f"this TensorFlow calls functions in an unknown way, which stays as it is: {error}")
         return
     FunctionType.__hash__ = _once(hashed)
     ConcreteFunction.captured_inputs = property(_while_the_same(captured))
+    if held is not None:
+        ConcreteFunction._call_flat = _by_copies(flat, held)
     if executor:
         Context.call_function = _in_the_callers_thread(call, first_calls)
 
@@ -66,6 +71,17 @@ def _while_the_same(original: Any) -> Any:
         return flat
 
     return captured_inputs
+
+
+def _by_copies(original: Any, held: HeldVariables) -> Any:
+    """What TensorFlow does for each argument in each call it does not do for variables that a function holds."""
+
+    @functools.wraps(original)
+    def _call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        copy = held.copy_of(self, captured_inputs)
+        return original(self, tensor_inputs, captured_inputs) if copy is None else copy(tensor_inputs)
+
+    return _call_flat
 
 
 def _in_the_callers_thread(original: Any, first_calls: FirstCalls | None) -> Any:

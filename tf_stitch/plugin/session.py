@@ -33,6 +33,7 @@ from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.failing_graph import failing_graph
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
 from tf_stitch.graph.graph_item import GraphItem
+from tf_stitch.graph.held_variables import original_name
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.shapes.branch_sizes import types_between_branches
@@ -138,7 +139,7 @@ class Session:
             number = self._register(region, group, found.fallback(region), budget)
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
-            self.report.add(RegionEntry(number, item.graph_id, device, wrap,
+            self.report.add(RegionEntry(number, item.function, device, wrap,
                                         {m: state.imported.nodes[m].op for m in region.members}, len(region.inputs),
                                         len(region.handles), len(set(region.outputs.values()))))
             name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
@@ -147,7 +148,7 @@ class Session:
             return py_function_node(name, region, lambda *arrays: self.fallbacks.run_in_python(number, arrays), device,
                                     controls)
 
-        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of, budget)
+        numbers = {loop.name: self._register_loop(loop, item.function, group, region_of, budget)
                    for loop in state.native}
         rewritten = (found.replaced(make_node, lambda: self._libraries.has_nccl)
                      if found.regions.regions or numbers else None)
@@ -170,7 +171,7 @@ class Session:
                 or not native.callers_executor:
             return None
         return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
-            "rewrite", graph, reason_of(error)), KnownFunctions(config, self.registry.functions),
+            "rewrite", original_name(graph), reason_of(error)), KnownFunctions(config, self.registry.functions),
             config.first_step_seconds, on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
 
     def _build_ahead(self, graph: str) -> bool:
@@ -207,8 +208,8 @@ class Session:
         if not seconds or not self._may_run_both or config.async_builds == "1":
             return None
         return BuildBudget(seconds, lambda: self.report.remark(
-            "build", graph, f"its kernels were not built within {seconds:g} s (TF_STITCH_FIRST_STEP_SECONDS): "
-            "TensorFlow's own ops run until the background has built them"))
+            "build", original_name(graph), f"its kernels were not built within {seconds:g} s "
+            "(TF_STITCH_FIRST_STEP_SECONDS): TensorFlow's own ops run until the background has built them"))
 
     def _register(self, region: RegionGraph, group: int, fallback: FallbackSubgraph | None, budget: BuildBudget | None
                   ) -> int:
@@ -258,7 +259,7 @@ class Session:
             reason = "no C compiler (gcc, cc or clang) on this machine"
             if self._config.strict:
                 raise BuildError(reason)
-            self.report.fallback("rewrite", item.graph_id, reason)
+            self.report.fallback("rewrite", item.function, reason)
             raise GraphLeftAloneError(reason)
 
     def _seen(self, item: GraphItem, graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str],
@@ -270,15 +271,15 @@ class Session:
         left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
         milliseconds = timing.milliseconds
         again = is_second_pass(node.op for node in graph_def.node)
-        self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
+        self.report.add(GraphEntry(item.function, item.device_type, nodes, len(region_of), numbers, left_out,
                                    milliseconds, list(loops), timing.passes, timing.count.imports,
                                    sum(name not in idle for name in region_of), again,
                                    {} if again or self._config.report_dir is None else
-                                   source_lines(graph_def, item.graph_id)))
+                                   source_lines(graph_def, item.function)))
         if imported is not None:
-            self._dump.imported(item.graph_id, imported, nodes)
+            self._dump.imported(item.function, imported, nodes)
         if self._config.verbose:
-            say(f"{item.graph_id}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
+            say(f"{item.function}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
                   f"{milliseconds:.0f} ms")
 
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
@@ -335,6 +336,10 @@ class Session:
             return f"region {region}"
         members = self.registry.region(region).members
         return f"region {region} ({members[0]} ... {members[-1]})" if len(members) > 1 else f"region {region}"
+
+    def not_held(self, function: str, error: Exception) -> None:
+        """A function of which no copy that holds its variables could be made."""
+        self.report.remark("function", function, f"takes its variables as arguments: {reason_of(error)}")
 
     def hook_error(self, exc: Exception) -> None:
         """A graph that could not be rewritten: TensorFlow runs it as it is."""

@@ -18,7 +18,7 @@ _MOST_BYTES = 64 * 2**20
 """Of a function that has two instances: each holds all of its constants."""
 _STATE_ELSEWHERE = ("Assert", "Assign", "Case", "Empty", "If", "Iterator", "LookupTable", "NoOp", "OptionalFromValue",
                     "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
-                    "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
+                    "StitchHandle", "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
 """Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
 _LOOPS = ("For", "LoopCond", "ReduceDataset")
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry
 
 _REASONS = 2
@@ -67,7 +68,7 @@ def why_nothing(graphs: Sequence[GraphEntry]) -> str:
 
 def is_second_pass(ops: Iterable[str]) -> bool:
     """Whether a graph of these ops holds our own: TensorFlow optimizes most graphs twice."""
-    return any(op.startswith(_OURS) for op in ops)
+    return any(op.startswith(_OURS) and op != HELD_HANDLE for op in ops)
 
 
 def milliseconds(us: float) -> str:

@@ -12,6 +12,11 @@ from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.dtypes import enum_name, of_enum
 from tf_stitch.ir.dtypes import DType
 
+HELD_HANDLE = "StitchHandle"
+"""In place of an argument of a function, which holds the variable (graph/held_variables.py)."""
+VARIABLES = ("VarHandleOp", HELD_HANDLE)
+"""Ops whose result is the handle of a variable, whose type and shape they say."""
+
 
 @cache
 def _op_attrs(op: str) -> dict[str, Any] | None:
@@ -85,9 +90,9 @@ class NodeAttrs:
         return None if proto.unknown_rank else tuple(d.size for d in proto.dim)
 
     def variable_shape(self) -> tuple[int, ...] | None:
-        """Of the variable that the node's only output is the handle of, as a VarHandleOp or a function's argument says;
-        None if it is not known whole."""
-        if self.node.op == "VarHandleOp":
+        """Of the variable that the node's only output is the handle of, as a node that stands for it (VARIABLES) or a
+        function's argument says; None if it is not known whole."""
+        if self.node.op in VARIABLES:
             dims = self.shape("shape")
         else:  # process_function_library_runtime.cc
             protos = list(self.node.attr["_handle_shapes"].list.shape) if "_handle_shapes" in self.node.attr else []

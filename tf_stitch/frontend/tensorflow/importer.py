@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
 from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
-from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
+from tf_stitch.frontend.tensorflow.attributes import VARIABLES, NodeAttrs
 from tf_stitch.frontend.tensorflow.broadcast_dimensions import broadcast_specs
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
@@ -153,7 +153,7 @@ class _Importer:
             known = self._variable_shapes.get(handle)
             if known is None or (shape is not None and _unknown_dims(shape) < _unknown_dims(known)):
                 self._variable_shapes[handle] = shape
-        if node.op in ("VarHandleOp", "_Arg") and (whole := NodeAttrs(node).variable_shape()) is not None:
+        if node.op in (*VARIABLES, "_Arg") and (whole := NodeAttrs(node).variable_shape()) is not None:
             self._variable_shapes[f"{node.name}:0"] = whole
 
     def _import(self, node: Any) -> ImportedNode:
@@ -299,7 +299,7 @@ class _Importer:
         return specs[int(index)] if int(index) < len(specs) else TensorSpec(None, None)
 
 
-_FREE = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder", "_Arg", "_Retval", "VarHandleOp", "Reshape",
+_FREE = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder", "_Arg", "_Retval", *VARIABLES, "Reshape",
                    "Squeeze", "ExpandDims", "ReadVariableOp", "StopGradient", "Assert"})
 
 

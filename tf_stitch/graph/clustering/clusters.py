@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE, VARIABLES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
@@ -66,7 +67,7 @@ class Clustering:
         imported, graph_def = state.imported, state.graph_def
         self._state, self._imported = state, imported
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
-        is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
+        is_function = any(n.op in ("_Arg", "_Retval", HELD_HANDLE) for n in graph_def.node)
         self._fetched = frozenset[str]() if is_function else state.preserved
         self._min_weight, self._profiles, self._why_not = options.min_weight, options.profiles, options.why_not
         self._users = _users(imported)
@@ -280,7 +281,7 @@ def _users(imported: ImportedGraph) -> dict[str, set[str]]:
     return users
 
 
-_ALLOCATES_NOTHING = ("Arg", "_Arg", "Const", "Placeholder", "ReadVariableOp", "VarHandleOp")
+_ALLOCATES_NOTHING = ("Arg", "_Arg", "Const", "Placeholder", "ReadVariableOp", *VARIABLES)
 
 
 def _is_large(node: ImportedNode) -> bool:

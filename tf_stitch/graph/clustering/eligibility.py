@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
+from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.size_names import parts
@@ -95,6 +96,10 @@ class Eligibility:
         return self._native and (any(h in self._written for h in node.reads) or self.reads_constant(node))
 
     def reads_constant(self, node: ImportedNode) -> bool:
-        """Whether a read is of a variable that nobody writes, which a region of all matmuls takes."""
-        return self._library_on.get(device_type(node.device) or "CPU", Matmuls.SMALL) is not Matmuls.SMALL and \
-            all(h in self._imported.constant_handles for h in node.reads)
+        """Whether a read is of a variable that nobody writes, which a region of all matmuls takes, and one that holds
+        it."""
+        whole = self._library_on.get(device_type(node.device) or "CPU", Matmuls.SMALL) is not Matmuls.SMALL
+        return all(h in self._imported.constant_handles and (whole or self._is_held(h)) for h in node.reads)
+
+    def _is_held(self, handle: str) -> bool:
+        return self._imported.nodes[producer_of(handle)].op == HELD_HANDLE

@@ -36,13 +36,15 @@ class CallersExecutor final : public Executor {
 };
 
 bool IsRegion(const Node& node) {
-  return absl::StartsWith(node.type_string(), "Stitch") && node.type_string() != "StitchAllReduce";
+  return absl::StartsWith(node.type_string(), "Stitch") && node.type_string() != "StitchAllReduce" &&
+         node.type_string() != "StitchHandle";
 }
 
 // No kernel's work: it hands on what is there, or its size.
 bool DoesNothing(const Node& node) {
   static const auto* others = new std::unordered_set<std::string>{
-      "ExpandDims", "NoOp", "Rank", "ReadVariableOp", "Reshape", "Shape", "Size", "Squeeze", "StopGradient"};
+      "ExpandDims", "NoOp", "Rank", "ReadVariableOp", "Reshape", "Shape", "Size", "Squeeze", "StitchHandle",
+      "StopGradient"};
   return node.IsArg() || node.IsRetval() || node.IsConstant() || node.IsIdentity() ||
          others->count(node.type_string()) != 0;
 }

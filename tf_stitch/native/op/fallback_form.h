@@ -20,6 +20,17 @@ struct RegionCall {
   RegionRuntime* runtime;
   VariableSet* variables;  // locked; what runs the region's own nodes leaves them unlocked
   int num_inputs;          // of the op that are the region's, variables last; others may follow
+  const std::vector<tensorflow::Tensor>* kept = nullptr;  // handles of the variables, where they are no inputs of the op
+
+  // As the region's nodes have them.
+  std::vector<tensorflow::Tensor> Inputs() const {
+    std::vector<tensorflow::Tensor> inputs;
+    for (int i = 0; i < num_inputs; ++i) inputs.push_back(ctx->input(i));
+    if (kept != nullptr) inputs.insert(inputs.end(), kept->begin(), kept->end());
+    return inputs;
+  }
+
+  int NumValues() const { return kept == nullptr ? num_inputs - variables->size() : num_inputs; }
 };
 
 class FallbackForm {
@@ -32,7 +43,7 @@ class FallbackForm {
     const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
     bool ran = false;
     absl::Status status = absl::UnavailableError("no nodes");
-    if (nodes != nullptr) status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
+    if (nodes != nullptr) status = function_.Run(call.ctx, call.Inputs(), nodes, &ran);
     if (status.ok()) call.runtime->preferred_fallbacks.fetch_add(1, std::memory_order_relaxed);
     if (status.ok()) return status;
     if (ran) return WithItsNode(call, nodes, status);
@@ -78,12 +89,12 @@ class FallbackForm {
     const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback(reason, &FallbackSubgraph::Parse);
     if (nodes != nullptr) {
       bool ran = false;
-      const absl::Status status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
+      const absl::Status status = function_.Run(call.ctx, call.Inputs(), nodes, &ran);
       if (status.ok()) call.runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
       if (ran) return status.ok() ? status : WithItsNode(call, nodes, status);
       reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
     }
-    return RunThroughPython(call.ctx, call.placement, call.runtime, call.num_inputs, call.variables, reason);
+    return RunThroughPython(call.ctx, call.placement, call.runtime, call.NumValues(), call.variables, reason);
   }
 
  private:
@@ -101,7 +112,7 @@ class FallbackForm {
   // The op's inputs, with copies in place of the variables that the nodes write. Takes unlocked variables.
   static absl::Status UnseenInputs(const RegionCall& call, const FallbackSubgraph& nodes,
                                    std::vector<tensorflow::Tensor>* inputs) {
-    *inputs = FallbackFunction::Inputs(call.ctx, call.num_inputs);
+    *inputs = call.Inputs();
     if (nodes.written().empty()) return absl::OkStatus();
     call.variables->Lock(/*exclusive=*/false);
     const absl::Status copied = CopyVariables(call.ctx, call.placement, call.runtime->context(), *call.variables,

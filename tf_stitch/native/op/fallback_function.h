@@ -95,23 +95,17 @@ class FallbackFunction {
 
   ~FallbackFunction() { Release(); }
 
-  // Runs the nodes on the op's first inputs and sets its outputs, in place of those of a failed attempt.
-  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const std::shared_ptr<const FallbackSubgraph>& nodes,
-                   bool* ran) {
+  // Runs the nodes and sets the op's outputs, in place of those of a failed attempt.
+  absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,
+                   const std::shared_ptr<const FallbackSubgraph>& nodes, bool* ran) {
     std::vector<tensorflow::Tensor> outputs;
-    TF_RETURN_IF_ERROR(Run(ctx, Inputs(ctx, num_inputs), nodes, &outputs, ran));
+    TF_RETURN_IF_ERROR(Run(ctx, inputs, nodes, &outputs, ran));
     for (int i = 0; i < ctx->num_outputs(); ++i) {
       tensorflow::TensorValue stale = ctx->release_output(i);
       delete stale.tensor;
       ctx->set_output(i, std::move(outputs[i]));
     }
     return absl::OkStatus();
-  }
-
-  static std::vector<tensorflow::Tensor> Inputs(tensorflow::OpKernelContext* ctx, int count) {
-    std::vector<tensorflow::Tensor> inputs(count);
-    for (int i = 0; i < count; ++i) inputs[i] = ctx->input(i);
-    return inputs;
   }
 
   // Runs the nodes. Variables are read and written by TensorFlow's own ops: the caller holds no lock. None of it in

@@ -117,12 +117,11 @@ class HostFallback final : public FallbackCall {
 // Values of variables are read and written back each under one lock, as TensorFlow's own read, compute and assign
 // nodes would. Takes unlocked variables.
 inline absl::Status RunThroughPython(tensorflow::OpKernelContext* ctx, const Placement& placement,
-                                     RegionRuntime* runtime, int all_inputs, VariableSet* variables,
+                                     RegionRuntime* runtime, int num_inputs, VariableSet* variables,
                                      const std::string& reason) {
   std::optional<ScopedContext> current;
   if (placement.on_gpu) current.emplace(runtime->context());
   const int count = variables->size();
-  const int num_inputs = all_inputs - count;
   std::vector<tensorflow::Tensor> inputs, values(count);
   for (int i = 0; i < num_inputs; ++i) inputs.push_back(ctx->input(i));
   variables->Lock(/*exclusive=*/false);

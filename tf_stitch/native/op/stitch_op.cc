@@ -1,6 +1,7 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
 #include "op/aot_module.h"
 #include "op/arena.h"
+#include "op/held_handles.h"
 #include "op/launch.h"
 #include "cuda/node_types.h"
 #include "op/fallback_form.h"
@@ -35,6 +36,7 @@ using tensorflow::TensorShape;
       .Attr("module: string = ''")             \
       .Attr("original: string = ''")           \
       .Attr("variable_names: list(string) = []") \
+      .Attr("held: list(int) = []")            \
       .SetShapeFn(OutputShapes)
 
 TFS_SIGNATURE("StitchOp");
@@ -50,6 +52,7 @@ class StitchOp final : public tensorflow::OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
     num_inputs_ = c->num_inputs() - num_variables_;
     OP_REQUIRES_OK(c, Convert(c));
+    OP_REQUIRES_OK(c, KeepVariables(c));
     std::vector<DataType> types;
     for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
     for (int i = 0; i < c->num_outputs(); ++i) types.push_back(c->output_type(i));
@@ -63,8 +66,7 @@ class StitchOp final : public tensorflow::OpKernel {
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx), def())); }
 
  private:
-  // Of a node in a converted SavedModel, which has its kernels in a module, and its own nodes as an attribute. Its
-  // variables may be named rather than passed: no handle of theirs is made and looked up at each call.
+  // Of a node in a converted SavedModel, which has its kernels in a module, and its own nodes as an attribute.
   absl::Status Convert(OpKernelConstruction* c) {
     std::string module;
     TF_RETURN_IF_ERROR(c->GetAttr("module", &module));
@@ -73,15 +75,31 @@ class StitchOp final : public tensorflow::OpKernel {
     std::vector<std::string> names;
     TF_RETURN_IF_ERROR(c->GetAttr("variable_names", &names));
     region_ = AotRegion(module, region_, !names.empty());
-    if (names.empty()) return absl::OkStatus();
-    if (num_variables_ != 0) return absl::InvalidArgumentError("tf_stitch: variables are passed or named, not both");
-    num_variables_ = static_cast<int>(names.size());
-    named_ = std::make_unique<NamedVariables>(std::move(names));
+    return absl::OkStatus();
+  }
+
+  // Variables may be named, or held by the function, rather than passed: no handle of theirs is made, passed on and looked
+  // up at each call.
+  absl::Status KeepVariables(OpKernelConstruction* c) {
+    std::vector<std::string> names;
+    std::vector<std::int64_t> numbers;
+    TF_RETURN_IF_ERROR(c->GetAttr("variable_names", &names));
+    TF_RETURN_IF_ERROR(c->GetAttr("held", &numbers));
+    if (names.empty() && numbers.empty()) return absl::OkStatus();
+    if ((num_variables_ != 0) + !names.empty() + !numbers.empty() != 1) {
+      return absl::InvalidArgumentError("tf_stitch: variables are passed, named or held");
+    }
+    std::vector<tensorflow::ResourceHandle> handles;
+    for (const std::int64_t number : numbers) {
+      TF_ASSIGN_OR_RETURN(handles.emplace_back(), HeldHandles::Global().Find(number));
+    }
+    kept_ = names.empty() ? std::make_unique<KeptVariables>(handles) : std::make_unique<KeptVariables>(std::move(names));
+    num_variables_ = kept_->size();
     return absl::OkStatus();
   }
 
   absl::Status FindVariables(OpKernelContext* ctx, VariableSet* variables) {
-    return named_ == nullptr ? variables->Lookup(ctx, num_inputs_, num_variables_) : named_->Find(ctx, variables);
+    return kept_ == nullptr ? variables->Lookup(ctx, num_inputs_, num_variables_) : kept_->Find(ctx, variables);
   }
 
   absl::Status Run(OpKernelContext* ctx) {
@@ -90,7 +108,8 @@ class StitchOp final : public tensorflow::OpKernel {
     VariableSet variables;
     TF_RETURN_IF_ERROR(FindVariables(ctx, &variables));
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
-    const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs()};
+    const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs(),
+                          kept_ == nullptr ? nullptr : &kept_->handles()};
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
@@ -254,7 +273,7 @@ class StitchOp final : public tensorflow::OpKernel {
   int num_inputs_ = 0;
   int num_variables_ = 0;
   std::string own_nodes_;  // a serialized FunctionDef
-  std::unique_ptr<NamedVariables> named_;
+  std::unique_ptr<KeptVariables> kept_;  // null: they are passed
   std::vector<std::int32_t> signature_;
   std::atomic<RegionRuntime*> runtime_{nullptr};
   FallbackForm fallback_;

@@ -140,11 +140,25 @@ class VariableSet {
   const std::vector<std::string>* names_ = nullptr;
 };
 
-// Variables that a node names, "container\nname". They are looked up in the node's first call, and kept: who reads or
-// restores them does so in place.
-class NamedVariables {
+// Variables that are no inputs of a node: it names them, "container\nname", or its function holds their handles. They are
+// looked up in the node's first call, and kept: who reads or restores them does so in place.
+class KeptVariables {
  public:
-  explicit NamedVariables(std::vector<std::string> names) : names_(std::move(names)) {}
+  explicit KeptVariables(std::vector<std::string> names) : names_(std::move(names)) {}
+
+  // Handles that count references.
+  explicit KeptVariables(const std::vector<tensorflow::ResourceHandle>& handles) : handles_(handles.size()) {
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+      handles_[i] = tensorflow::Tensor(tensorflow::DT_RESOURCE, tensorflow::TensorShape({}));
+      handles_[i].scalar<tensorflow::ResourceHandle>()() = handles[i];
+      names_.push_back(absl::StrCat(handles[i].name(), " from Container: ", handles[i].container()));
+    }
+  }
+
+  int size() const { return static_cast<int>(names_.size()); }
+
+  // What ops would have for inputs in their place; none of names.
+  const std::vector<tensorflow::Tensor>& handles() const { return handles_; }
 
   absl::Status Find(tensorflow::OpKernelContext* ctx, VariableSet* variables) {
     {
@@ -155,29 +169,21 @@ class NamedVariables {
       }
     }
     const tensorflow::mutex_lock lock(mutex_);
-    if (found_.empty()) TF_RETURN_IF_ERROR(LookUp(ctx));
+    if (found_.empty()) TF_RETURN_IF_ERROR(LookUp(ctx->resource_manager()));
     variables->Take(found_, mutexes_, &names_);
     return absl::OkStatus();
   }
 
  private:
-  absl::Status LookUp(tensorflow::OpKernelContext* ctx) {
-    std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> found;
-    tensorflow::ResourceMgr* resources = ctx->resource_manager();
+  using Found = tensorflow::core::RefCountPtr<tensorflow::Var>;
+
+  absl::Status LookUp(tensorflow::ResourceMgr* resources) {
+    std::vector<Found> found;
     mutexes_.clear();
-    for (const std::string& name : names_) {
-      const std::size_t end = name.find('\n');
-      if (end == std::string::npos) return absl::InvalidArgumentError("tf_stitch: a variable's name has no container");
-      const std::string container = end == 0 ? resources->default_container() : name.substr(0, end);
-      tensorflow::Var* variable = nullptr;
-      const absl::Status status = resources->Lookup<tensorflow::Var, false>(container, name.substr(end + 1), &variable);
-      if (!status.ok()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("Could not find variable ", name.substr(end + 1), ". This could mean that the variable has ",
-                         "been deleted. In TF1, it can also mean the variable is uninitialized. ", status.message()));
-      }
-      found.emplace_back(variable);
+    for (int i = 0; i < size(); ++i) {
+      TF_ASSIGN_OR_RETURN(Found variable, handles_.empty() ? Named(resources, names_[i]) : Held(handles_[i]));
       mutexes_.push_back(variable->mu());
+      found.push_back(std::move(variable));
     }
     std::sort(mutexes_.begin(), mutexes_.end());
     mutexes_.erase(std::unique(mutexes_.begin(), mutexes_.end()), mutexes_.end());
@@ -185,9 +191,31 @@ class NamedVariables {
     return absl::OkStatus();
   }
 
-  const std::vector<std::string> names_;
+  static absl::StatusOr<Found> Held(const tensorflow::Tensor& handle) {
+    TF_ASSIGN_OR_RETURN(tensorflow::Var * variable,
+                        handle.scalar<tensorflow::ResourceHandle>()().GetResource<tensorflow::Var>());
+    variable->Ref();
+    return Found(variable);
+  }
+
+  static absl::StatusOr<Found> Named(tensorflow::ResourceMgr* resources, const std::string& name) {
+    const std::size_t end = name.find('\n');
+    if (end == std::string::npos) return absl::InvalidArgumentError("tf_stitch: a variable's name has no container");
+    const std::string container = end == 0 ? resources->default_container() : name.substr(0, end);
+    tensorflow::Var* variable = nullptr;
+    const absl::Status status = resources->Lookup<tensorflow::Var, false>(container, name.substr(end + 1), &variable);
+    if (!status.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("Could not find variable ", name.substr(end + 1), ". This could mean that the variable has ",
+                       "been deleted. In TF1, it can also mean the variable is uninitialized. ", status.message()));
+    }
+    return Found(variable);
+  }
+
+  std::vector<std::string> names_;
+  std::vector<tensorflow::Tensor> handles_;
   tensorflow::mutex mutex_;
-  std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> found_;
+  std::vector<Found> found_;
   std::vector<tensorflow::mutex*> mutexes_;
 };
 

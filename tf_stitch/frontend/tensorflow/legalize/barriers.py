@@ -1,5 +1,6 @@
 """Ops that stay TensorFlow ops by design, and the reason the user reads."""
 
+from tf_stitch.frontend.tensorflow.attributes import VARIABLES
 from tf_stitch.frontend.tensorflow.registry import barrier
 
 barrier("{op} is a library call",
@@ -40,6 +41,6 @@ barrier("{op} keeps a list of tensors",
         "TensorListConcatV2", "TensorListGather", "TensorListResize")
 barrier("{op} checks values at run time", "CheckNumerics", "Assert", "CheckNumericsV2")
 barrier("{op} is where values enter or leave the graph", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval",
-        "_DeviceArg", "_DeviceRetval", "VarHandleOp", "_HostSend", "_HostRecv", "_Send", "_Recv")
+        "_DeviceArg", "_DeviceRetval", *VARIABLES, "_HostSend", "_HostRecv", "_Send", "_Recv")
 barrier("{op} groups control edges", "NoOp")
 barrier("{op} is a loop that runs as one op", "StitchWhile")

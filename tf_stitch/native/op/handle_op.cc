@@ -1,0 +1,100 @@
+// StitchHandle: the handle of a variable that a function holds, where it would be an argument; and StitchHold, which a
+// program calls before, with the handles. (plugin/held_variables.py)
+#include "op/held_handles.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tf_stitch {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+
+absl::Status HandleShape(InferenceContext* c) {
+  tensorflow::DataType dtype;
+  tensorflow::PartialTensorShape shape;
+  tensorflow::shape_inference::ShapeHandle value;
+  TF_RETURN_IF_ERROR(c->GetAttr("dtype", &dtype));
+  TF_RETURN_IF_ERROR(c->GetAttr("shape", &shape));
+  TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shape, &value));
+  c->set_output(0, c->Scalar());
+  c->set_output_handle_shapes_and_types(0, std::vector<tensorflow::shape_inference::ShapeAndType>{{value, dtype}});
+  return absl::OkStatus();
+}
+
+// The names of attribute and output are those of VarHandleOp, for which it stands.
+REGISTER_OP("StitchHandle")
+    .Output("resource: resource")
+    .Attr("dtype: type")
+    .Attr("shape: shape")
+    .SetIsStateful()
+    .SetShapeFn(HandleShape);
+
+// Numbers the handles from `first` on; not where `held` is false, for one is not a variable that lives as long as its
+// handles.
+REGISTER_OP("StitchHold")
+    .Input("handles: N * resource")
+    .Output("held: bool")
+    .Attr("N: int >= 1")
+    .Attr("first: int")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape);
+
+class HandleOp final : public tensorflow::OpKernel {
+ public:
+  explicit HandleOp(OpKernelConstruction* c) : OpKernel(c), handle_(tensorflow::DT_RESOURCE, TensorShape({})) {
+    std::int64_t number = 0;
+    OP_REQUIRES_OK(c, c->GetAttr("_number", &number));
+    const absl::StatusOr<ResourceHandle> held = HeldHandles::Global().Find(number);
+    OP_REQUIRES_OK(c, held.status());
+    handle_.scalar<ResourceHandle>()() = *held;
+  }
+
+  void Compute(OpKernelContext* ctx) override { ctx->set_output(0, handle_); }
+  bool IsExpensive() override { return false; }
+
+ private:
+  Tensor handle_;
+};
+
+class HoldOp final : public tensorflow::OpKernel {
+ public:
+  explicit HoldOp(OpKernelConstruction* c) : OpKernel(c) { OP_REQUIRES_OK(c, c->GetAttr("first", &first_)); }
+
+  void Compute(OpKernelContext* ctx) override {
+    Tensor* held = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &held));
+    bool& all = held->scalar<bool>()() = true;
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      const ResourceHandle& handle = tensorflow::HandleFromInput(ctx, i);
+      all = all && handle.IsRefCounting() && handle.GetResource<tensorflow::Var>().ok();
+    }
+    for (int i = 0; all && i < ctx->num_inputs(); ++i) {
+      HeldHandles::Global().Add(first_ + i, tensorflow::HandleFromInput(ctx, i));
+    }
+  }
+
+ private:
+  std::int64_t first_ = 0;
+};
+
+REGISTER_KERNEL_BUILDER(Name("StitchHandle").Device(tensorflow::DEVICE_CPU), HandleOp);
+REGISTER_KERNEL_BUILDER(Name("StitchHandle").Device(tensorflow::DEVICE_GPU).HostMemory("resource"), HandleOp);
+REGISTER_KERNEL_BUILDER(Name("StitchHold").Device(tensorflow::DEVICE_CPU), HoldOp);
+REGISTER_KERNEL_BUILDER(Name("StitchHold").Device(tensorflow::DEVICE_GPU).HostMemory("handles").HostMemory("held"),
+                        HoldOp);
+
+}  // namespace
+}  // namespace tf_stitch
+
+// The function that held so many handles, from the first one's number on, is gone.
+extern "C" __attribute__((visibility("default"))) void tfs_release_handles(std::int64_t first, std::int64_t count) {
+  tf_stitch::HeldHandles::Global().Remove(first, count);
+}
