@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -274,6 +275,47 @@ def test_few_nodes_get_new_addresses_where_few_addresses_change(regions: Regions
     print(f"{record}: {record.host_ns / record.launches / 1e3:.1f} us")
     assert record.instances <= 4
     assert record.updates < 4 * 100 + 3 * record.launches
+
+
+def test_scratch_memory_stays_whatever_else_is_allocated(regions: Regions) -> None:
+    """Nodes between the first and the last keep their addresses; the memory goes with the function."""
+    part = 1 << 20
+    between = [(ARENA, part * i) for i in range(19)]
+    steps = [increment(a, b) for a, b in zip([(INPUT, 0), *between], [*between, (OUTPUT, 0)], strict=True)]
+    region = regions.add(lambda key: IMAGE.executable([[8]], steps, arena=(part * 19,)))
+    functions = [tf.function(lambda x: regions.call(region, [x])[0])]
+    x, rng, held = ramp(), np.random.default_rng(0), []
+
+    def run(times: int) -> int:
+        """Nodes that got new addresses."""
+        before = sum(r.updates for r in regions.library.graphs() if r.region == region)
+        for _ in range(times):
+            held.append(tf.zeros([int(rng.integers(1, 12 * part))]))
+            del held[: int(rng.integers(0, 2)) + (len(held) > 20)]
+            np.testing.assert_array_equal(functions[0](x), np.arange(8) + 20)
+        return sum(r.updates for r in regions.library.graphs() if r.region == region) - before
+
+    before = tf.config.experimental.get_memory_info("GPU:0")["current"]
+    run(20)
+    assert run(200) <= 2 * 200
+    held.clear()
+    assert tf.config.experimental.get_memory_info("GPU:0")["current"] >= before + 19 * part
+    functions.clear()
+    gc.collect()
+    assert tf.config.experimental.get_memory_info("GPU:0")["current"] < before + part
+
+
+def test_threads_do_not_share_scratch_memory(regions: Regions) -> None:
+    region = regions.add(lambda key: IMAGE.executable([[8]], chain(50), arena=(256 * 49,)))
+    function = tf.function(lambda x: regions.call(region, [x])[0])
+    inputs = [ramp() + float(i) for i in range(4)]
+
+    def work(i: int) -> bool:
+        with tf.device("/GPU:0"):
+            return all(np.array_equal(function(inputs[i]), np.arange(8) + i + 50) for _ in range(200))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(4)))
 
 
 def test_matmuls_side_by_side_have_scratch_memory_each(regions: Regions) -> None:

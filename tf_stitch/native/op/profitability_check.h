@@ -61,6 +61,7 @@ class ProfitabilityCheck {
 
   // From the next call on this form runs, for good.
   void Decide(Form form);
+  bool decided() const { return state_.load(std::memory_order_acquire) != State::kOpen; }
 
  private:
   enum class State { kOpen, kStitched, kFallback };

@@ -1,6 +1,5 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
 #include "op/aot_module.h"
-#include "op/arena.h"
 #include "op/held_handles.h"
 #include "op/launch.h"
 #include "cuda/node_types.h"
@@ -11,8 +10,8 @@
 #include "op/shape_key.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "op/scratch.h"
 #include "op/variables.h"
-#include "op/workspace.h"
 
 namespace tf_stitch {
 namespace {
@@ -218,6 +217,14 @@ class StitchOp final : public tensorflow::OpKernel {
     return false;
   }
 
+  // Of the stream, for an executable that has a CUDA graph; null until the profitability check has decided: the region's own
+  // nodes may need the memory meanwhile.
+  KeptTensors* Kept(const Placement& placement, const Slot& slot) const {
+    if (!on_gpu_ || !slot.executable->graph->held() || !slot.check.decided()) return nullptr;
+    std::call_once(memory_once_, [&] { memory_ = KeptTensors::Of(placement.stream); });
+    return memory_.get();
+  }
+
   // `can_fall_back`: only launching failed, and nothing that a second attempt reads was overwritten.
   absl::Status Execute(OpKernelContext* ctx, const Placement& placement, const RegionRuntime& runtime,
                        const Slot& slot, VariableSet* variables, bool* can_fall_back) const {
@@ -244,12 +251,8 @@ class StitchOp final : public tensorflow::OpKernel {
       }
       buffers.fresh.push_back(fresh[i].data());
     }
-    // Scratch memory comes last and goes first: what stays lies before it, and it gets the same addresses every time.
-    Arena arena;
-    TF_RETURN_IF_ERROR(arena.Allocate(ctx, placement, executable, &buffers));
-
-    Workspace workspace;
-    if (on_gpu_) TF_RETURN_IF_ERROR(workspace.Allocate(ctx, executable, &buffers));
+    Scratch scratch;  // until all is enqueued
+    TF_RETURN_IF_ERROR(scratch.Allocate(ctx, placement, executable, Kept(placement, slot), &buffers));
 
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
     for (const Update& update : executable.updated) {
@@ -277,6 +280,8 @@ class StitchOp final : public tensorflow::OpKernel {
   std::vector<std::int32_t> signature_;
   std::atomic<RegionRuntime*> runtime_{nullptr};
   FallbackForm fallback_;
+  mutable std::once_flag memory_once_;
+  mutable std::shared_ptr<KeptTensors> memory_;
 };
 
 #define TFS_KERNEL(name)                                                                              \

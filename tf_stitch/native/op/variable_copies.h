@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cuda/cuda_driver.h"
+#include "op/free_memory.h"
 #include "op/placement.h"
-#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -15,12 +15,6 @@ namespace tf_stitch {
 
 // Bytes of all copies of a call, at most: nodes that write more are not timed.
 constexpr std::int64_t kMostCopied = std::int64_t{256} << 20;
-
-// Whether so many bytes more than the program has ever had are a quarter of what is left at most: of allocators that know.
-inline bool HasRoomFor(tensorflow::OpKernelContext* ctx, std::int64_t bytes) {
-  const auto stats = ctx->device()->GetAllocator({})->GetStats();
-  return !stats || !stats->bytes_limit || 4 * bytes <= *stats->bytes_limit - stats->peak_bytes_in_use;
-}
 
 // Replaces the handles among `inputs`, those of the op, that have these numbers by handles of copies. The variables are
 // locked, and the last inputs. `context` is current to the stream of a GPU.

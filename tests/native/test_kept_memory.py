@@ -1,0 +1,34 @@
+"""Scratch memory that stays where it is (op/kept_memory.h)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tf_stitch.native.build import SOURCE_DIR
+
+WANTED = """\
+1 0
+first: 1 of 10 2 of 20, 2 alive
+again: 1 of 10 2 of 20, 2 alive
+smaller: 1 of 10 2 of 20, 2 alive
+another: 3 of 10 4 of 30 5 of 7, 3 alive
+first again: 3 of 10 4 of 30 5 of 7, 3 alive
+while it is taken: none, 3 alive
+mine: 3 of 10 4 of 30 5 of 7, 3 alive
+too much at once: none, 0 alive
+beyond the room: none, 0 alive
+new: 6 of 100, 1 alive
+given back after 16 calls or less: 1, 0 alive
+with room: 7 of 100, 1 alive
+at the end: 0 alive
+threads: 0 together, some had it: 1, 0 alive
+"""
+
+
+def test_who_comes_in_turns_finds_the_same_memory(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    source = Path(__file__).parent / "kept_memory_program.cc"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-fsanitize=thread", f"-I{SOURCE_DIR}", str(source),
+                    "-o", str(program), "-pthread"], check=True)
+    assert subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout == WANTED
