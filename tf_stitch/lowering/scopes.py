@@ -219,10 +219,12 @@ class ScopedEmitter:
         scope, inner = self._scopes[depth - 1], self._scopes[depth:]
         if key not in scope.memo:
             del self._scopes[depth:]
-            array = self.fresh("x")
-            self.emit(k.Array(array, dtype, lane.extent))
-            fill(array)
-            self._scopes += inner
+            try:
+                array = self.fresh("x")
+                self.emit(k.Array(array, dtype, lane.extent))
+                fill(array)
+            finally:
+                self._scopes += inner
             self._depth_of[lane.name] = depth
             scope.memo[key] = k.Element(array, var(lane), dtype)
         return scope.memo[key]
