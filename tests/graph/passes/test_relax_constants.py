@@ -6,13 +6,16 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.graph.passes.relax_constants import RelaxConstants
 from tf_stitch.graph.state import GraphState
+from tf_stitch.report.entries import LoopEntry
 
 
-def inputs_after(*nodes: tuple[str, str, list[str]]) -> dict[str, list[str]]:
+def inputs_after(*nodes: tuple[str, str, list[str]], preserved: str = "", unrolled: bool = False
+                 ) -> dict[str, list[str]]:
     before = GraphDef()
     for name, op, inputs in nodes:
         before.node.add(name=name, op=op, input=inputs)
-    result = RelaxConstants().run(GraphState(before, lambda name: [], frozenset()))
+    loops = (LoopEntry("while", 3, None),) if unrolled else ()
+    result = RelaxConstants().run(GraphState(before, lambda name: [], frozenset(preserved.split()), loops=loops))
     assert result.modified is (result.graph.graph_def != before)
     return {n.name: list(n.input) for n in result.graph.graph_def.node}
 
@@ -54,3 +57,38 @@ def test_who_waits_for_a_shape_waits_for_the_tensor() -> None:
                      "h": ["x", "s:1", "^x", "^w", "^v"], "n": ["^g", "^x", "^w", "^v"]}
     alone = inputs_after(("s", "Shape", ["x"]), ("h", "Reshape", ["x", "s"]))
     assert alone == {"s": ["x"], "h": ["x", "s"]}
+
+
+LOOP = (("x", "Pack", ["y"]), ("l", "TensorListFromTensor", ["x", "shape", "^z"]),
+        ("r", "TensorListReserve", ["shape", "n"]), ("enter", "NoOp", ["^l", "^r", "^h"]),
+        ("w", "ReadVariableOp", ["h", "^enter"]), ("last", "Add", ["w", "x"]),
+        ("exit", "Identity", ["last", "^enter", "^w"]), ("done", "NoOp", ["^exit"]),
+        ("update", "AssignVariableOp", ["h", "g", "^done"]))
+"""What is left of one: reads of weights waited for its lists, updates wait for its end."""
+
+
+def test_what_an_unrolled_loop_leaves_is_not_waited_for() -> None:
+    before_it = ["^x", "^shape", "^z", "^n", "^h"]
+    assert inputs_after(*LOOP, unrolled=True) == {
+        "x": ["y"], "w": ["h", *before_it], "last": ["w", "x"], "update": ["h", "g", "^last", *before_it, "^w"]}
+    assert inputs_after(*LOOP) == {name: inputs for name, _, inputs in LOOP}, "there was no loop"
+
+
+def test_what_is_read_or_has_to_stay_is_waited_for() -> None:
+    stack = ("s", "TensorListStack", ["l"])
+    after = inputs_after(*LOOP, stack, unrolled=True)
+    assert after["w"] == ["h", "^l", "^shape", "^n", "^h"]
+    after = inputs_after(*LOOP, unrolled=True, preserved="done")
+    assert after["done"] == ["^last", "^x", "^shape", "^z", "^n", "^h", "^w"]
+    assert after["update"] == ["h", "g", "^done"]
+
+
+def test_where_that_makes_many_edges_nodes_between_stay() -> None:
+    many = [(f"i{i}", "Relu", ["x"]) for i in range(300)]
+    wait = ("all", "NoOp", [f"^i{i}" for i in range(300)])
+    followers = [(f"o{i}", "Relu", ["x", "^all"]) for i in range(300)]
+    nodes = (*many, wait, *followers)
+    assert inputs_after(*nodes, unrolled=True) == {name: inputs for name, _, inputs in nodes}
+    few = inputs_after(*many, wait, *followers[:5], unrolled=True)
+    assert "all" not in few
+    assert len(few["o4"]) == 301

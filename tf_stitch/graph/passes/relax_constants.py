@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
@@ -14,14 +16,17 @@ from tf_stitch.pass_manager import PassResult
 _AS_CONSTANT = ("DataFormatDimMap", "DataFormatVecPermute")
 """What the layout optimizer makes of constants."""
 _SHAPES = ("Shape", "ShapeN", "Rank", "Size")
+_DO_NOTHING = frozenset({"EmptyTensorList", "Identity", "NoOp", "TensorListFromTensor", "TensorListReserve"})
+_MOST_EDGES = 1 << 16
 
 
 @dataclass(frozen=True)
 class RelaxConstants:
     """Moves the control inputs of constants to those who use them: constant folding leaves them there, and they keep
     regions apart that read a constant alike. Who waits for a shape waits for the tensor instead, as no region holds the
-    shape. What came after what still does. Nodes behind a branch or a loop, where control inputs tell a constant when
-    it is dead, are left alone.
+    shape. So does, where a loop was unrolled, who waits for what it leaves: lists that nobody reads, and nodes in front
+    of it and behind it that only wait, and would keep its steps apart from what follows. What came after what still
+    does. Nodes behind a branch or a loop, where control inputs tell a constant when it is dead, are left alone.
     """
 
     name: str = "relax_constants"
@@ -29,29 +34,47 @@ class RelaxConstants:
     def run(self, state: GraphState) -> PassResult[GraphState]:
         nodes, maybe_dead = state.graph_def.node, _behind_branches(state.graph_def)
         waits = _waits(state.graph_def, maybe_dead)
-        shapes = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
-                  if node.op in _SHAPES and node.name not in maybe_dead}
-        for_shapes = any(s.startswith("^") and s[1:] in shapes for node in nodes for s in node.input)
-        if not (waits or for_shapes):
+        left = _left_by_loops(state, maybe_dead)
+        passed = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
+                  if node.name in left or (node.op in _SHAPES and node.name not in maybe_dead)}
+        for_passed = any(s.startswith("^") and s[1:] in passed for node in nodes for s in node.input)
+        if not (waits or for_passed):
             return PassResult(state, False)
 
-        def behind(control: str) -> list[str]:
+        @cache
+        def behind(control: str) -> tuple[str, ...]:
             """What a wait for a node means: for a constant, what that waits for; for a shape, what it is of."""
-            inner = waits.get(control[1:], shapes.get(control[1:]))
-            return [control] if inner is None else [b for c in inner for b in behind(c)]
+            inner = waits.get(control[1:], passed.get(control[1:]))
+            return (control,) if inner is None else tuple(dict.fromkeys(b for c in inner for b in behind(c)))
 
         graph_def = state.copy_graph()
         for node in graph_def.node:
             if node.name in waits:
                 node.input[:] = [source for source in node.input if not source.startswith("^")]
                 continue
-            kept = [source for source in node.input if not (source.startswith("^") and source[1:] in shapes)]
+            kept = [source for source in node.input if not (source.startswith("^") and source[1:] in passed)]
             moved = [control for source in node.input
-                     if (name := producer_of(source)) in waits or (source.startswith("^") and name in shapes)
+                     if (name := producer_of(source)) in waits or (source.startswith("^") and name in passed)
                      for control in behind(f"^{name}")]
             present = set(kept)
             node.input[:] = [*kept, *(c for c in dict.fromkeys(moved) if c not in present)]
+        kept_nodes = [node for node in graph_def.node if node.name not in left]
+        del graph_def.node[:]
+        graph_def.node.extend(kept_nodes)
         return PassResult(state.with_graph(graph_def), True)
+
+
+def _left_by_loops(state: GraphState, maybe_dead: set[str]) -> set[str]:
+    """Nodes that others wait for and nobody reads, of ops that do nothing; none where that would make many edges."""
+    if not any(loop.steps is not None for loop in state.loops):
+        return set()
+    nodes = state.graph_def.node
+    read = {producer_of(source) for node in nodes for source in node.input if not source.startswith("^")}
+    followers = Counter(source[1:] for node in nodes for source in node.input if source.startswith("^"))
+    left = [node for node in nodes if node.op in _DO_NOTHING and node.name in followers
+            and node.name not in read and node.name not in maybe_dead and node.name not in state.preserved]
+    edges = sum(len(node.input) * followers[node.name] for node in left)
+    return {node.name for node in left} if edges <= _MOST_EDGES else set()
 
 
 def _behind_branches(graph_def: GraphDef) -> set[str]:
