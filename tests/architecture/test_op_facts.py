@@ -35,7 +35,7 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         oa.TransposeAttrs: oa.TransposeAttrs((1, 0)), oa.SliceAttrs: oa.SliceAttrs((1, 0), (1, 2), (1, 3)),
         oa.PadAttrs: oa.PadAttrs((1, 0), (0, 2)), oa.WindowsAttrs: oa.WindowsAttrs((2, 2), (2, 2), (1, 1), (1, 1)),
         oa.AxisAttrs: oa.AxisAttrs(1), oa.Attrs: oa.Attrs(),
-        oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.CumsumAttrs: oa.CumsumAttrs(False, False),
+        oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.ScanAttrs: oa.ScanAttrs(False, False),
         oa.DotAttrs: oa.DotAttrs(False, True), oa.ScatterAttrs: oa.ScatterAttrs((4, 6), oa.Combine.SUM)}
     if kind is OpKind.PAD:
         operands = [x, B.constant(1, dtype)]

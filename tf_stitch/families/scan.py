@@ -1,4 +1,5 @@
-"""A running sum along the last axis and the element-wise producers of what it sums: one thread walks one row."""
+"""A running sum, or product, along the last axis and the element-wise producers of what it sums: one thread walks one
+row."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.candidates import powers
 from tf_stitch.families.family import GRID, STEPS, KernelFamily, Request, Slot, Tilings, by_threads, fixed, mapped
-from tf_stitch.ir.op_attrs import CumsumAttrs
+from tf_stitch.ir.op_attrs import ScanAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.kernel_ir import nodes as k
@@ -49,18 +50,19 @@ def lower_scan(schedule: KernelSchedule) -> LoweredKernel:
     out = ScopedEmitter(buffers.size)
     evaluator = Evaluator(schedule, buffers, out)
     m, domain, node = schedule.mapping, schedule.domain, schedule.dominant
-    attrs, operand = cast(CumsumAttrs, node.attrs), node.operands[0]
+    attrs, operand = cast(ScanAttrs, node.attrs), node.operands[0]
     row = var(Var(k.BLOCK, m.grid)) * m.threads + var(Var(k.THREAD, m.threads))
     step = Var("step", domain.cols)
     position = var(step) * -1 + (domain.cols - 1) if attrs.reverse else var(step)
     flat = row * domain.cols + position
     buffer, total = buffers.writing(node), out.fresh("acc")
+    combine = OpKind.PROD if node.kind is OpKind.CUMPROD else OpKind.SUM
     with out.when(None if m.grid * m.threads == domain.rows else k.InRange(row, 0, domain.rows)):
-        out.emit(k.Accumulator(total, node.type.dtype.compute, 0))
+        out.emit(k.Accumulator(total, node.type.dtype.compute, int(combine is OpKind.PROD)))
         with out.loop(step, k.Loop.SERIAL):
             value = evaluator.value(operand, delinearize(flat, operand.type.dims))
             result = k.Local(total, node.type.dtype.compute)
-            stores: list[k.Stmt] = [k.Update(total, OpKind.SUM, value), k.Store(buffer, flat, result)]
+            stores: list[k.Stmt] = [k.Update(total, combine, value), k.Store(buffer, flat, result)]
             for stmt in reversed(stores) if attrs.exclusive else stores:
                 out.emit(stmt)
     return finish(schedule, out, buffers)

@@ -105,7 +105,10 @@ class Builder:
         return make_node(kind, (x, y), attrs, self.loc)
 
     def cumsum(self, x: Node, exclusive: bool, reverse: bool) -> Node:
-        return make_node(OpKind.CUMSUM, (x,), oa.CumsumAttrs(exclusive, reverse), self.loc)
+        return make_node(OpKind.CUMSUM, (x,), oa.ScanAttrs(exclusive, reverse), self.loc)
+
+    def cumprod(self, x: Node, exclusive: bool, reverse: bool) -> Node:
+        return make_node(OpKind.CUMPROD, (x,), oa.ScanAttrs(exclusive, reverse), self.loc)
 
     # Arithmetic by name: legalisation reads like the formula it implements.
     def add(self, x: Node, y: Node) -> Node:

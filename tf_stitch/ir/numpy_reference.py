@@ -196,9 +196,17 @@ def dot(attrs: oa.DotAttrs, x: Array, y: Array) -> Array:
     return np.asarray(np.matmul(left, right))
 
 
-def cumsum(attrs: oa.CumsumAttrs, x: Array) -> Array:
-    y = x[..., ::-1] if attrs.reverse else x
-    total = np.cumsum(y, axis=-1, dtype=x.dtype) + x.dtype.type(0)  # it starts from 0, so that no sum is -0
+def cumsum(attrs: oa.ScanAttrs, x: Array) -> Array:
+    # It starts from 0, so that no sum is -0.
+    return _scan(attrs, x, lambda y: np.cumsum(y, axis=-1, dtype=x.dtype) + x.dtype.type(0), 0)
+
+
+def cumprod(attrs: oa.ScanAttrs, x: Array) -> Array:
+    return _scan(attrs, x, lambda y: np.cumprod(y, axis=-1, dtype=x.dtype), 1)
+
+
+def _scan(attrs: oa.ScanAttrs, x: Array, run: Callable[[Array], Array], first: int) -> Array:
+    total = run(x[..., ::-1] if attrs.reverse else x)
     if attrs.exclusive:
-        total = np.concatenate([np.zeros_like(total[..., :1]), total[..., :-1]], axis=-1)
+        total = np.concatenate([np.full_like(total[..., :1], first), total[..., :-1]], axis=-1)
     return np.asarray(total[..., ::-1] if attrs.reverse else total)

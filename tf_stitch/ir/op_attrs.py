@@ -202,8 +202,8 @@ class ConvolutionAttrs(Attrs):
 
 
 @dataclass(frozen=True)
-class CumsumAttrs(Attrs):
-    """Running sum along the last axis."""
+class ScanAttrs(Attrs):
+    """Running sum, or product, along the last axis."""
 
     exclusive: bool
     reverse: bool

@@ -95,6 +95,7 @@ class OpKind(Enum):
     ARGMAX = "argmax"
     ARGMIN = "argmin"
     CUMSUM = "cumsum"
+    CUMPROD = "cumprod"
     # rows by index
     SCATTER = "scatter"
     # contractions

@@ -142,7 +142,8 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.CONVOLUTION: _convolution(rule.convolution, conv.convolution),
     _K.CONVOLUTION_INPUT_GRAD: _convolution(rule.convolution_input_grad, conv.input_grad),
     _K.CONVOLUTION_FILTER_GRAD: _convolution(rule.convolution_filter_grad, conv.filter_grad),
-    _K.CUMSUM: OpInfo(1, Category.SCAN, rule.scan, ref.cumsum, oa.CumsumAttrs, 2),
+    _K.CUMSUM: OpInfo(1, Category.SCAN, rule.scan, ref.cumsum, oa.ScanAttrs, 2),
+    _K.CUMPROD: OpInfo(1, Category.SCAN, rule.scan, ref.cumprod, oa.ScanAttrs, 2),
     _K.SCATTER: OpInfo(3, Category.SCATTER, rule.scatter, ref.scatter, oa.ScatterAttrs, 2),
     _K.LOOP: OpInfo(-1, Category.LOOP, rule.from_attrs, ref.no_value, oa.LoopAttrs, 0),
 }

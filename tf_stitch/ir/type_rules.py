@@ -224,7 +224,7 @@ def arg_reduction(types: Types, attrs: oa.Attrs) -> TensorType:
 
 
 def scan(types: Types, attrs: oa.Attrs) -> TensorType:
-    _require(types[0].rank >= 1, "cumsum of a scalar")
+    _require(types[0].rank >= 1, "a scan of a scalar")
     return number(types, attrs)
 
 

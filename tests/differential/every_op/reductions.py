@@ -71,6 +71,12 @@ def reductions() -> Iterator[Case]:
             yield Case("Cumsum", {"x": rows(dtype), "axis": _number(axis)},
                        {"exclusive": exclusive, "reverse": reverse},
                        f"{dtype.value} {label}".strip(), ulp=4, scale=16)
+    for dtype in kernel_types("Cumprod", "T"):
+        for label, axis, exclusive, reverse in (("", 1, False, False), ("exclusive", -1, True, False),
+                                                ("reverse", 0, False, True), ("both", 0, True, True)):
+            yield Case("Cumprod", {"x": ramp((3, 4), dtype, 1), "axis": _number(axis)},
+                       {"exclusive": exclusive, "reverse": reverse},
+                       f"{dtype.value} {label}".strip(), ulp=4, scale=16)
     for dtype in kernel_types("BiasAddGrad", "T"):
         yield Case("BiasAddGrad", {"out_backprop": ramp((2, 3, 4), dtype)}, label=dtype.value, ulp=2, scale=8)
     yield Case("BiasAddGrad", {"out_backprop": ramp((2, 3, 4, 2), DType.F32)}, {"data_format": "NCHW"}, "NCHW")

@@ -175,10 +175,12 @@ def _arg_reduction(op: Any) -> Export:
     return export
 
 
-def _cumsum(node: Node, x: Any) -> Any:
-    assert isinstance(node.attrs, oa.CumsumAttrs)
-    return tf.raw_ops.Cumsum(x=x, axis=node.type.rank - 1, exclusive=node.attrs.exclusive,
-                             reverse=node.attrs.reverse)
+def _scan(op: Any) -> Export:
+    def export(node: Node, x: Any) -> Any:
+        assert isinstance(node.attrs, oa.ScanAttrs)
+        return op(x=x, axis=node.type.rank - 1, exclusive=node.attrs.exclusive, reverse=node.attrs.reverse)
+
+    return export
 
 
 def _dot(node: Node, x: Any, y: Any) -> Any:
@@ -267,7 +269,8 @@ EXPORTS: dict[K, Export] = {
     K.ALL: _reduction(_raw.All),
     K.ARGMAX: _arg_reduction(_raw.ArgMax),
     K.ARGMIN: _arg_reduction(_raw.ArgMin),
-    K.CUMSUM: _cumsum,
+    K.CUMSUM: _scan(_raw.Cumsum),
+    K.CUMPROD: _scan(_raw.Cumprod),
     K.DOT: _dot,
     K.CONVOLUTION: export_convolutions.convolution,
     K.CONVOLUTION_INPUT_GRAD: export_convolutions.input_grad,

@@ -90,14 +90,15 @@ def arg_reduce(ctx: NodeContext) -> Node:
     return ctx.b.arg_reduce(K.ARGMAX if ctx.op == "ArgMax" else K.ARGMIN, x, axis, ctx.attrs.dtype("output_type"))
 
 
-@legalize("Cumsum")
-def cumsum(ctx: NodeContext) -> Node:
+@legalize("Cumsum", "Cumprod")
+def scan(ctx: NodeContext) -> Node:
     """Along the last axis, where the IR scans; another axis changes places with it."""
     b, x = ctx.b, ctx.value(0)
     if x.type.rank == 0:
         raise UnsupportedError("a running sum of a scalar")
+    along = b.cumsum if ctx.op == "Cumsum" else b.cumprod
     axis = ctx.axis(1, x.type.rank)
     perm = list(range(x.type.rank))
     perm[axis], perm[-1] = perm[-1], perm[axis]
-    total = b.cumsum(b.transpose(x, perm), ctx.attrs.flag("exclusive"), ctx.attrs.flag("reverse"))
+    total = along(b.transpose(x, perm), ctx.attrs.flag("exclusive"), ctx.attrs.flag("reverse"))
     return b.transpose(total, perm)
