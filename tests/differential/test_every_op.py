@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from tensorflow.python.framework import op_def_registry
 
-from tests.differential.every_op import composed, convolutions, elementwise, pooling, reductions, scatters, shaped
+from tests.differential.every_op import (
+    composed,
+    convolutions,
+    elementwise,
+    images,
+    pooling,
+    reductions,
+    scatters,
+    shaped,
+)
 from tests.differential.every_op.case import Array, Case, Fixed, Variable, kernel_types
 from tests.differential.every_op.compare import agree, first_bad, tiny
 from tests.differential.every_op.differences import NAN, REFUSED, SUBNORMAL
@@ -25,7 +34,8 @@ from tf_stitch.ir.dtypes import DType
 pytestmark = pytest.mark.timeout(900)  # the first test waits for the kernels of all cases
 
 assert legalize.FAMILIES
-FAMILIES = (elementwise.elementwise, shaped.movement, shaped.made, reductions.reductions, composed.losses,
+FAMILIES = (elementwise.elementwise, shaped.movement, shaped.made, images.moved,
+            images.resized, reductions.reductions, composed.losses,
             composed.batch_norms, composed.matmuls, convolutions.convolutions, pooling.poolings, composed.optimizers,
             composed.variables, composed.random_numbers, scatters.scatters)
 CASES = [case for family in FAMILIES for case in family()]

@@ -1,4 +1,4 @@
-"""Steps of small networks of images, and of transformers, are one region each on an H200."""
+"""Steps of small networks of images, of sequences, and of transformers are one region each on an H200."""
 
 from __future__ import annotations
 
@@ -35,7 +35,35 @@ def convolutions() -> keras.Model:
     return keras.Model(inputs, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling2D()(y)))
 
 
-NETWORKS = {"convolutions": (convolutions, ((32, 32, 3),)), "unet": (lambda: unet(16, (8, 16)), ((16, 16, 3), ()))}
+def dilated() -> keras.Model:
+    """TensorFlow moves blocks to the batch around convolutions of one axis."""
+    x = inputs = keras.Input((32, 8))
+    for dilation in (1, 2, 4):
+        y = layers.Conv1D(8, 2, dilation_rate=dilation, padding="causal", activation="tanh")(x)
+        x = x + layers.Conv1D(8, 1)(y)
+    return keras.Model(inputs, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling1D()(x)))
+
+
+def windows() -> keras.Model:
+    """Shifted, enlarged, and with channels for pixels."""
+    x = inputs = keras.Input((8, 8, 4))
+    x = layers.LayerNormalization()(keras.ops.roll(x, (2, -2), (1, 2)))
+    x = layers.Conv2D(12, 3, padding="same")(layers.UpSampling2D(2, interpolation="bilinear")(x))
+    x = layers.Lambda(lambda t: tf.nn.space_to_depth(tf.nn.depth_to_space(t, 2), 4))(x)
+    x = layers.Lambda(lambda t: tf.math.cumprod(1 + t, 1))(x)
+    return keras.Model(inputs, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling2D()(x)))
+
+
+def recurrent() -> keras.Model:
+    """Loops, unrolled: what TensorFlow put in front of them and behind keeps nothing apart."""
+    x = inputs = keras.Input((6, 8))
+    x = layers.Bidirectional(layers.LSTM(8, return_sequences=True))(layers.Dense(8)(x))
+    return keras.Model(inputs, layers.Dense(10, dtype="float32")(layers.GRU(8)(x)))
+
+
+NETWORKS = {"dilated": (dilated, ((32, 8),)), "windows": (windows, ((8, 8, 4),)), "recurrent": (recurrent, ((6, 8),)),
+            "convolutions": (convolutions, ((32, 32, 3),)),
+            "unet": (lambda: unet(16, (8, 16)), ((16, 16, 3), ()))}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -34,6 +34,7 @@ REFUSED = {
     "Bitcast to": "of float32 to int32 alone",
     "the (padding|bounds of the slice) (is|are) decided at run time": "of the gradient of such a slice",
     "TopKV2 without an order": "that of the heap of TensorFlow's kernel, which is its own",
+    "a float64 image between pixels": "TensorFlow rounds each of its terms to float32",
     "a negative stride": "of the gradient of a slice",
     "an integer mean of what may be empty": "TensorFlow divides by zero",
     r"Arg(Max|Min) of bool": "rare",

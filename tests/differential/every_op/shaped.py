@@ -13,11 +13,11 @@ from tests.differential.every_op.values import grid
 from tf_stitch.ir.dtypes import DType
 
 
-def _ints(*values: Any, dtype: Any = np.int32) -> Fixed:
+def ints(*values: Any, dtype: Any = np.int32) -> Fixed:
     return Fixed(np.array(values, dtype))
 
 
-def _scalar(value: float, dtype: Any = np.int32) -> Fixed:
+def scalar(value: float, dtype: Any = np.int32) -> Fixed:
     return Fixed(np.array(value, dtype))
 
 
@@ -34,19 +34,19 @@ _Built = Iterable[tuple[str, dict[str, Any], dict[str, Any]]]
 
 def _axes(dtype: DType) -> _Built:
     x = ramp((2, 3, 4), dtype)
-    return [("", {"x": x, "perm": _ints(2, 0, 1)}, {}), ("same", {"x": x, "perm": _ints(0, 1, 2, dtype=np.int64)}, {}),
-            ("empty", {"x": ramp((0, 3), dtype), "perm": _ints(1, 0)}, {})]
+    return [("", {"x": x, "perm": ints(2, 0, 1)}, {}), ("same", {"x": x, "perm": ints(0, 1, 2, dtype=np.int64)}, {}),
+            ("empty", {"x": ramp((0, 3), dtype), "perm": ints(1, 0)}, {})]
 
 
 def _concat(dtype: DType) -> _Built:
     parts = [ramp((2, n, 3), dtype, n) for n in (1, 0, 4)]
-    return [("", {"values": parts, "axis": _scalar(1)}, {}),
-            ("from the end", {"values": parts, "axis": _scalar(-2)}, {}),
-            ("alone empty", {"values": [parts[1], parts[1]], "axis": _scalar(1)}, {})]
+    return [("", {"values": parts, "axis": scalar(1)}, {}),
+            ("from the end", {"values": parts, "axis": scalar(-2)}, {}),
+            ("alone empty", {"values": [parts[1], parts[1]], "axis": scalar(1)}, {})]
 
 
 def _concat_v1(dtype: DType) -> _Built:
-    return [("", {"concat_dim": _scalar(1), "values": [ramp((2, n), dtype, n) for n in (1, 4)]}, {})]
+    return [("", {"concat_dim": scalar(1), "values": [ramp((2, n), dtype, n) for n in (1, 4)]}, {})]
 
 
 def _pack(dtype: DType) -> _Built:
@@ -62,51 +62,51 @@ def _unpack(dtype: DType) -> _Built:
 
 def _split(dtype: DType) -> _Built:
     x = ramp((4, 6), dtype)
-    return [("", {"split_dim": _scalar(1), "value": x}, {"num_split": 3}),
-            ("one", {"split_dim": _scalar(-2), "value": x}, {"num_split": 1})]
+    return [("", {"split_dim": scalar(1), "value": x}, {"num_split": 3}),
+            ("one", {"split_dim": scalar(-2), "value": x}, {"num_split": 1})]
 
 
 def _split_v(dtype: DType) -> _Built:
     x = ramp((4, 6), dtype)
-    return [("", {"value": x, "size_splits": _ints(1, 5), "split_dim": _scalar(1)}, {"num_split": 2}),
-            ("the rest", {"value": x, "size_splits": _ints(1, -1, 0, dtype=np.int64), "split_dim": _scalar(-2)},
+    return [("", {"value": x, "size_splits": ints(1, 5), "split_dim": scalar(1)}, {"num_split": 2}),
+            ("the rest", {"value": x, "size_splits": ints(1, -1, 0, dtype=np.int64), "split_dim": scalar(-2)},
              {"num_split": 3})]
 
 
 def _pad(dtype: DType) -> _Built:
     x = ramp((2, 3), dtype)
-    return [("", {"input": x, "paddings": _ints((1, 2), (0, 3))}, {}),
-            ("none", {"input": x, "paddings": _ints((0, 0), (0, 0), dtype=np.int64)}, {})]
+    return [("", {"input": x, "paddings": ints((1, 2), (0, 3))}, {}),
+            ("none", {"input": x, "paddings": ints((0, 0), (0, 0), dtype=np.int64)}, {})]
 
 
 def _pad_v2(dtype: DType) -> _Built:
     x = ramp((2, 3), dtype)
-    return [(str(i), {"input": x, "paddings": _ints((1, 2), (0, 3)), "constant_values": value}, {})
+    return [(str(i), {"input": x, "paddings": ints((1, 2), (0, 3)), "constant_values": value}, {})
             for i, value in enumerate(grid(dtype)[-5:])]
 
 
 def _tile(dtype: DType) -> _Built:
     x = ramp((2, 1, 3), dtype)
-    return [("", {"input": x, "multiples": _ints(2, 3, 1)}, {}),
-            ("inner", {"input": x, "multiples": _ints(1, 1, 4, dtype=np.int64)}, {}),
-            ("to nothing", {"input": x, "multiples": _ints(1, 0, 2)}, {})]
+    return [("", {"input": x, "multiples": ints(2, 3, 1)}, {}),
+            ("inner", {"input": x, "multiples": ints(1, 1, 4, dtype=np.int64)}, {}),
+            ("to nothing", {"input": x, "multiples": ints(1, 0, 2)}, {})]
 
 
 def _slice(dtype: DType) -> _Built:
     x = ramp((4, 5), dtype)
-    return [("", {"input": x, "begin": _ints(1, 0), "size": _ints(2, 3)}, {}),
-            ("the rest", {"input": x, "begin": _ints(1, 5, dtype=np.int64), "size": _ints(-1, 0, dtype=np.int64)}, {}),
-            ("fed", {"input": x, "begin": np.array([1, 2], np.int32), "size": _ints(2, 3)}, {}),
+    return [("", {"input": x, "begin": ints(1, 0), "size": ints(2, 3)}, {}),
+            ("the rest", {"input": x, "begin": ints(1, 5, dtype=np.int64), "size": ints(-1, 0, dtype=np.int64)}, {}),
+            ("fed", {"input": x, "begin": np.array([1, 2], np.int32), "size": ints(2, 3)}, {}),
             ("fed, to the end", {"input": x, "begin": np.array([0, 5], np.int64),
-                                 "size": _ints(4, 0, dtype=np.int64)}, {})]
+                                 "size": ints(4, 0, dtype=np.int64)}, {})]
 
 
 def _dynamic_slice(dtype: DType) -> _Built:
     x = ramp((4, 5), dtype)
     for begin in ((1, 2), (0, 4), (-3, 9), (2 ** 31 - 1, -2 ** 31)):
-        yield str(begin), {"input": x, "start_indices": np.array(begin, np.int32), "size_indices": _ints(4, 2)}, {}
+        yield str(begin), {"input": x, "start_indices": np.array(begin, np.int32), "size_indices": ints(4, 2)}, {}
     yield "int64", {"input": x, "start_indices": np.array([2 ** 63 - 1, 1]),
-                    "size_indices": _ints(2, 0, dtype=np.int64)}, {}
+                    "size_indices": ints(2, 0, dtype=np.int64)}, {}
 
 
 def _dynamic_update_slice(dtype: DType) -> _Built:
@@ -129,10 +129,10 @@ _SLICES: dict[str, tuple[Any, Any, Any, dict[str, int]]] = {
 
 
 def _strided_slice(dtype: DType) -> _Built:
-    return [(label, {"input": ramp((4, 5), dtype), "begin": _ints(*b), "end": _ints(*e), "strides": _ints(*s)}, masks)
+    return [(label, {"input": ramp((4, 5), dtype), "begin": ints(*b), "end": ints(*e), "strides": ints(*s)}, masks)
             for label, (b, e, s, masks) in _SLICES.items()] + [
         (f"fed {at}", {"input": ramp((4, 5), dtype), "begin": np.array(at, np.int32), "end": np.zeros(2, np.int32),
-                       "strides": _ints(1, 1)}, {"shrink_axis_mask": 3}) for at in ((2, -1), (-4, 4))]
+                       "strides": ints(1, 1)}, {"shrink_axis_mask": 3}) for at in ((2, -1), (-4, 4))]
 
 
 def _strided_slice_grad(dtype: DType) -> _Built:
@@ -143,7 +143,7 @@ def _strided_slice_grad(dtype: DType) -> _Built:
         shape = tf.strided_slice(np.zeros((4, 5)), b, e, s, **masks).shape.as_list()
         index = np.int64 if masks else np.int32
         bounds = {"begin": b, "end": e, "strides": s, "shape": (4, 5)}
-        found.append((label, {**{name: _ints(*values, dtype=index) for name, values in bounds.items()},
+        found.append((label, {**{name: ints(*values, dtype=index) for name, values in bounds.items()},
                               "dy": ramp(tuple(shape), dtype, 1)}, masks))
     return found
 
@@ -155,22 +155,22 @@ def _gather(dtype: DType) -> _Built:
 
 
 def _gather_v2(dtype: DType) -> _Built:
-    return [(f"{label} {axis}".strip(), {**inputs, "axis": _scalar(axis)}, {}) for label, inputs, _ in _gather(dtype)
+    return [(f"{label} {axis}".strip(), {**inputs, "axis": scalar(axis)}, {}) for label, inputs, _ in _gather(dtype)
             for axis in ((0, -1) if label == "" else (0,))] + _gather_in_batches(dtype)
 
 
 def _gather_in_batches(dtype: DType) -> list[Any]:
     x, at = ramp((2, 3, 4), dtype), np.array([[2, 0], [1, 2]], np.int32)
     deep = np.array([[[3, 0], [1, 1], [2, 3]], [[0, 0], [3, 2], [1, 0]]], np.int64)
-    return [("batches", {"params": x, "indices": at, "axis": _scalar(1)}, {"batch_dims": 1}),
-            ("batches, a later axis", {"params": x, "indices": at, "axis": _scalar(2)}, {"batch_dims": 1}),
-            ("batches of two axes", {"params": x, "indices": deep, "axis": _scalar(2)}, {"batch_dims": 2}),
-            ("batches from the end", {"params": x, "indices": at, "axis": _scalar(-2)}, {"batch_dims": -1})]
+    return [("batches", {"params": x, "indices": at, "axis": scalar(1)}, {"batch_dims": 1}),
+            ("batches, a later axis", {"params": x, "indices": at, "axis": scalar(2)}, {"batch_dims": 1}),
+            ("batches of two axes", {"params": x, "indices": deep, "axis": scalar(2)}, {"batch_dims": 2}),
+            ("batches from the end", {"params": x, "indices": at, "axis": scalar(-2)}, {"batch_dims": -1})]
 
 
 def _band(dtype: DType) -> _Built:
-    return [(f"{low} {high}", {"input": ramp((2, 4, 3), dtype, 1), "num_lower": _scalar(low, np.int64),
-                               "num_upper": _scalar(high, np.int64)}, {})
+    return [(f"{low} {high}", {"input": ramp((2, 4, 3), dtype, 1), "num_lower": scalar(low, np.int64),
+                               "num_upper": scalar(high, np.int64)}, {})
             for low, high in ((0, 0), (-1, 0), (1, -1), (4, 3), (2, 1), (-1, -1))]
 
 
@@ -180,16 +180,16 @@ def _one_hot(dtype: DType) -> _Built:
     found = []
     for index in (np.int32, np.int64):
         for axis in (-1, 0, 1):
-            found.append((f"{index.__name__} {axis}", {"indices": indices.astype(index), "depth": _scalar(4),
+            found.append((f"{index.__name__} {axis}", {"indices": indices.astype(index), "depth": scalar(4),
                                                        "on_value": on, "off_value": off}, {"axis": axis}))
     huge = np.array([0, 1 << 32, -(1 << 63)], np.int64)
-    return [*found, ("huge", {"indices": huge, "depth": _scalar(3), "on_value": on, "off_value": off}, {}),
-            ("no depth", {"indices": indices, "depth": _scalar(0), "on_value": on, "off_value": off}, {})]
+    return [*found, ("huge", {"indices": huge, "depth": scalar(3), "on_value": on, "off_value": off}, {}),
+            ("no depth", {"indices": indices, "depth": scalar(0), "on_value": on, "off_value": off}, {})]
 
 
 def _reverse_v2(dtype: DType) -> _Built:
     x = ramp((3, 4, 2), dtype)
-    return [("", {"tensor": x, "axis": _ints(1)}, {}), ("two", {"tensor": x, "axis": _ints(-1, 0, dtype=np.int64)}, {}),
+    return [("", {"tensor": x, "axis": ints(1)}, {}), ("two", {"tensor": x, "axis": ints(-1, 0, dtype=np.int64)}, {}),
             ("none", {"tensor": x, "axis": Fixed(np.zeros(0, np.int32))}, {})]
 
 
@@ -206,12 +206,12 @@ def _reverse_sequence(dtype: DType) -> _Built:
 
 def _reshape(dtype: DType) -> _Built:
     x = ramp((2, 6), dtype)
-    return [("", {"tensor": x, "shape": _ints(3, -1)}, {}),
-            ("64", {"tensor": x, "shape": _ints(12, 1, dtype=np.int64)}, {})]
+    return [("", {"tensor": x, "shape": ints(3, -1)}, {}),
+            ("64", {"tensor": x, "shape": ints(12, 1, dtype=np.int64)}, {})]
 
 
 def _expand(dtype: DType) -> _Built:
-    return [(str(axis), {"input": ramp((2, 3), dtype), "dim": _scalar(axis)}, {}) for axis in (0, 2, -1, -3)]
+    return [(str(axis), {"input": ramp((2, 3), dtype), "dim": scalar(axis)}, {}) for axis in (0, 2, -1, -3)]
 
 
 def _squeeze(dtype: DType) -> _Built:
@@ -220,12 +220,12 @@ def _squeeze(dtype: DType) -> _Built:
 
 
 def _broadcast_to(dtype: DType) -> _Built:
-    return [("", {"input": ramp((3, 1), dtype), "shape": _ints(2, 3, 4)}, {}),
-            ("nothing", {"input": ramp((1,), dtype), "shape": _ints(0, 2, dtype=np.int64)}, {})]
+    return [("", {"input": ramp((3, 1), dtype), "shape": ints(2, 3, 4)}, {}),
+            ("nothing", {"input": ramp((1,), dtype), "shape": ints(0, 2, dtype=np.int64)}, {})]
 
 
 def _fill(dtype: DType) -> _Built:
-    return [(str(i), {"dims": _ints(2, 3, dtype=(np.int32, np.int64)[i % 2]), "value": value}, {})
+    return [(str(i), {"dims": ints(2, 3, dtype=(np.int32, np.int64)[i % 2]), "value": value}, {})
             for i, value in enumerate(grid(dtype)[-4:])]
 
 
@@ -258,9 +258,9 @@ def made() -> Iterator[Case]:
         if dtype is DType.F16:
             continue  # no shape inference
         for numbers in ((0, 5, 1), (-3, 8, 2), (5, -5, -3), (3, 3, 1), *([(0.1, 3, 0.3)] if dtype.is_float else [])):
-            inputs = {n: _scalar(v, dtype.numpy) for n, v in zip(("start", "limit", "delta"), numbers, strict=True)}
+            inputs = {n: scalar(v, dtype.numpy) for n, v in zip(("start", "limit", "delta"), numbers, strict=True)}
             yield Case("Range", inputs, label=f"{dtype.value} {numbers}", ulp=1)
     for dtype in kernel_types("LinSpace", "T"):
         for start, stop, count in ((0, 1, 11), (-1, 1, 4), (3, 3, 2), (5, -5, 1)):
-            yield Case("LinSpace", {"start": _scalar(start, dtype.numpy), "stop": _scalar(stop, dtype.numpy),
-                                    "num": _scalar(count)}, label=f"{dtype.value} {start} {stop} {count}", ulp=1)
+            yield Case("LinSpace", {"start": scalar(start, dtype.numpy), "stop": scalar(stop, dtype.numpy),
+                                    "num": scalar(count)}, label=f"{dtype.value} {start} {stop} {count}", ulp=1)

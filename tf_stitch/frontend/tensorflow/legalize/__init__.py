@@ -6,6 +6,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     batch_norm,
     bias,
     binary,
+    blocks,
     constants,
     convolutions,
     dynamic_slices,
@@ -17,6 +18,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     pooling,
     random,
     reductions,
+    resizing,
     reverse,
     sampling,
     scatters,
@@ -26,6 +28,6 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, convolutions, dynamic_slices, indexing,
-            losses, matmuls, movement, optimizers, pooling, random, reductions, reverse, sampling, scatters, shapes,
-            top_k, unary, variables)
+FAMILIES = (activations, barriers, batch_norm, bias, binary, blocks, constants, convolutions, dynamic_slices, indexing,
+            losses, matmuls, movement, optimizers, pooling, random, reductions, resizing, reverse, sampling, scatters,
+            shapes, top_k, unary, variables)

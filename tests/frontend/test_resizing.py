@@ -1,0 +1,47 @@
+"""Images of another size, against TensorFlow's CPU kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.frontend.check import check, trace
+from tests.frontend.values import normal
+
+SIZES = [(6, 10), (2, 3), (9, 4), (3, 5), (1, 1)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("method", ["nearest", "bilinear"])
+@pytest.mark.parametrize("batch", [2, None])
+def test_images_and_gradients(size: tuple[int, int], method: str, batch: int | None) -> None:
+    def both(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.image.resize(x, size, method)
+            loss = tf.reduce_sum(y * y)
+        return y, tape.gradient(loss, x)
+
+    check(both, normal((2, 3, 5, 2)), specs=[tf.TensorSpec((batch, 3, 5, 2), tf.float32)], rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(6, 10), (3, 5)])
+def test_an_infinite_pixel(size: tuple[int, int]) -> None:
+    """Between it and others there is no number; where the size stays, it is itself."""
+    x = normal((1, 3, 5, 1))
+    x[0, 1, 2, 0] = np.inf
+    check(lambda x: tf.image.resize(x, size), x, rtol=1e-5)
+
+
+def test_what_stays() -> None:
+    traced = trace(lambda x, n: tf.image.resize(x, n), tf.TensorSpec((1, 4, 4, 1)), tf.TensorSpec((2,), tf.int32))
+    assert any("the size of the image is decided at run time" in reason for reason in traced.opaque().values())
+
+    def gradient(dy: Any) -> Any:
+        return tf.raw_ops.ResizeBilinearGrad(grads=dy, original_image=tf.zeros((1, 2, 2, 1)), half_pixel_centers=True)
+
+    [reason] = trace(gradient, tf.TensorSpec((1, 80, 2, 1))).opaque().values()
+    assert "along an axis" in reason

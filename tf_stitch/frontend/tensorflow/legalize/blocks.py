@@ -1,0 +1,118 @@
+"""Ops that move blocks of pixels between axes of an image and its batch or channels, which dilated convolutions and
+networks that enlarge images are made of, and axes that are read from another element on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.bias import channel_axis
+from tf_stitch.frontend.tensorflow.legalize.movement import along_axis
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.frontend.tensorflow.size_names import quotient
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.types import Dim
+
+
+@legalize("SpaceToBatchND")
+def space_to_batch(ctx: NodeContext) -> Node:
+    """[n, s b, ...] -> [b n, s, ...]: an image for each place in a block."""
+    block, paddings = ctx.ints(1, "the block's shape"), ctx.ints(2, "the padding")
+    axes, rest = len(block), ctx.value(0).type.rank - 1 - len(block)
+    x = ctx.b.pad(ctx.value(0), ctx.b.scalar_like(0, ctx.value(0)), (0, *paddings[0::2], *[0] * rest),
+                  (0, *paddings[1::2], *[0] * rest))
+    batch, others = x.type.shape[0], x.type.shape[1 + axes:]
+    steps = _steps(x.type.shape[1:1 + axes], block)
+    split = ctx.b.reshape(x, (batch, *(d for pair in zip(steps, block, strict=True) for d in pair), *others))
+    order = (*range(2, 2 * axes + 1, 2), 0, *range(1, 2 * axes, 2), *range(2 * axes + 1, split.type.rank))
+    return ctx.b.reshape(ctx.b.transpose(split, order), (_named([batch, *block], []), *steps, *others))
+
+
+@legalize("BatchToSpaceND")
+def batch_to_space(ctx: NodeContext) -> Node:
+    """[b n, s, ...] -> [n, s b, ...] without what is cropped at both ends."""
+    x, block, crops = ctx.value(0), ctx.ints(1, "the block's shape"), ctx.ints(2, "what is cropped")
+    axes = len(block)
+    space, others = _known(x.type.shape[1:1 + axes]), x.type.shape[1 + axes:]
+    batch = _named([x.type.shape[0]], block)
+    split = ctx.b.reshape(x, (*block, batch, *space, *others))
+    pairs = [a for i in range(axes) for a in (axes + 1 + i, i)]
+    joined = ctx.b.transpose(split, (axes, *pairs, *range(2 * axes + 1, split.type.rank)))
+    sizes = [size * step for size, step in zip(space, block, strict=True)]
+    left = [size - low - high for size, low, high in zip(sizes, crops[0::2], crops[1::2], strict=True)]
+    if min(left, default=0) < 0:
+        raise UnsupportedError(f"{list(crops)} are cropped of {sizes}: an error at run time")
+    whole = ctx.b.reshape(joined, (batch, *sizes, *others))
+    return ctx.b.slice(whole, (0, *crops[0::2], *[0] * len(others)), [1] * whole.type.rank, (batch, *left, *others))
+
+
+@legalize("DepthToSpace")
+def depth_to_space(ctx: NodeContext) -> Node:
+    """Channels [b, b, c] become blocks of pixels."""
+    x, size = _channels_last(ctx), ctx.attrs.integer("block_size")
+    batch, (height, width) = x.type.shape[0], _known(x.type.shape[1:3])
+    channels, = _steps(x.type.shape[3:], [size * size])
+    split = ctx.b.reshape(x, (batch, height, width, size, size, channels))
+    moved = ctx.b.transpose(split, (0, 1, 3, 2, 4, 5))
+    return _as_given(ctx, ctx.b.reshape(moved, (batch, height * size, width * size, channels)))
+
+
+@legalize("SpaceToDepth")
+def space_to_depth(ctx: NodeContext) -> Node:
+    """Blocks of pixels become channels [b, b, c]."""
+    x, size = _channels_last(ctx), ctx.attrs.integer("block_size")
+    batch, (height, width) = x.type.shape[0], _steps(x.type.shape[1:3], [size, size])
+    depth, = _known(x.type.shape[3:])
+    split = ctx.b.reshape(x, (batch, height, size, width, size, depth))
+    moved = ctx.b.transpose(split, (0, 1, 3, 2, 4, 5))
+    return _as_given(ctx, ctx.b.reshape(moved, (batch, height, width, size * size * depth)))
+
+
+@legalize("Roll")
+def roll(ctx: NodeContext) -> Node:
+    """What is shifted out at one end of an axis comes in at the other."""
+    x = ctx.value(0)
+    shifts, axes = ctx.ints(1, "the shift"), ctx.axes(*ctx.ints(2, "the axis"), rank=x.type.rank)
+    for shift, axis in zip(shifts, axes, strict=True):
+        size, = _known([x.type.shape[axis]])
+        if first := -shift % max(size, 1):
+            parts = along_axis(ctx.b, x, axis, first, size - first), along_axis(ctx.b, x, axis, 0, first)
+            x = ctx.b.concat(parts, axis)
+    return x
+
+
+def _channels_last(ctx: NodeContext) -> Node:
+    """The image as [n, h, w, c]."""
+    x = ctx.value(0)
+    if x.type.rank != 4:  # NCHW_VECT_C
+        raise UnsupportedError(f"an image {x.type}")
+    return x if channel_axis(ctx, 4) == 3 else ctx.b.transpose(x, (0, 2, 3, 1))
+
+
+def _as_given(ctx: NodeContext, x: Node) -> Node:
+    """[n, h, w, c] in the layout of the op's images."""
+    return x if channel_axis(ctx, 4) == 3 else ctx.b.transpose(x, (0, 3, 1, 2))
+
+
+def _known(sizes: Sequence[Dim]) -> list[int]:
+    known = [d for d in sizes if isinstance(d, int)]
+    if len(known) != len(sizes):
+        raise UnsupportedError("an image, or an axis, has a size that is decided at run time")
+    return known
+
+
+def _steps(sizes: Sequence[Dim], block: Sequence[int]) -> list[int]:
+    """Blocks along each axis."""
+    known = _known(sizes)
+    if any(size % step for size, step in zip(known, block, strict=True)):
+        raise UnsupportedError(f"blocks of {list(block)} of {known}: an error at run time")
+    return [size // step for size, step in zip(known, block, strict=True)]
+
+
+def _named(sizes: Sequence[Dim], parts: Sequence[int]) -> Dim:
+    """The product of sizes, in so many parts."""
+    size = quotient(sizes, parts)
+    if size is None:
+        raise UnsupportedError(f"blocks of {list(parts)} of a batch whose size is decided at run time")
+    return size
