@@ -227,6 +227,15 @@ def test_functions_that_others_stand_for(calls: Calls) -> None:
     assert len(calls.holder.held) == len(calls.holder.released)
 
 
+def test_functions_that_other_processes_may_run(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = sum_of(variables())
+    with monkeypatch.context() as patch:
+        patch.setattr(Context, "get_server_def", lambda self: "a cluster")
+        assert float(f(ONE)) == 46
+        assert calls.inputs[-1][1] == 11
+    assert calls.of(lambda: f(ONE)) == [1]
+
+
 def test_what_fails_is_said_and_tensorflows_is_called(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     f = sum_of(variables())
 

@@ -65,8 +65,8 @@ class HeldVariables:
 
     def copy_of(self, function: Any, captured: Sequence[Any]) -> HeldFunction | None:
         """A ConcreteFunction's copy that holds the variables it captures. None where TensorFlow's is called: under a
-        tape, in a graph, with few variables, or variables that others can delete."""
-        if len(captured) < LEAST or not context().executing_eagerly() or record.could_possibly_record():
+        tape, in a graph, with few variables, or variables that others can delete, or with other processes."""
+        if len(captured) < LEAST or not _is_plain_call(context()):
             return None
         kept: _Kept | None = getattr(function, _KEPT, None)
         if kept is None or not kept.is_of(captured):
@@ -152,6 +152,11 @@ class HeldFunction:
                 error._message = original_name(error.message)
                 raise
         return self._original.function_type.pack_output(outputs)
+
+
+def _is_plain_call(ctx: Context) -> bool:
+    """Another process, which may run a part of a function, holds nothing."""
+    return ctx.executing_eagerly() and not record.could_possibly_record() and ctx.get_server_def() is None
 
 
 def _is_variable(tensor: Any) -> bool:
