@@ -149,6 +149,15 @@ def check(regions: Regions) -> Iterator[None]:
     regions.library.enable_profitability_check(False)
 
 
+def said_by_threads(source: str, folder: Path) -> str:
+    """What a program of this folder prints, which is built in another one and runs threads that ThreadSanitizer
+    watches."""
+    program = folder / "program"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-fsanitize=thread", f"-I{SOURCE_DIR}",
+                    str(Path(__file__).parent / source), "-o", str(program), "-pthread"], check=True)
+    return subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+
+
 @pytest.fixture(scope="session")
 def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Callable[[str], int]]:
     """Compiles C text; the result gives the addresses of its functions."""

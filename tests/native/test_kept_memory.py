@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from tf_stitch.native.build import SOURCE_DIR
+from tests.native.conftest import said_by_threads
 
 WANTED = """\
 1 0
@@ -27,8 +26,4 @@ threads: 0 together, some had it: 1, 0 alive
 
 
 def test_who_comes_in_turns_finds_the_same_memory(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    source = Path(__file__).parent / "kept_memory_program.cc"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fsanitize=thread", f"-I{SOURCE_DIR}", str(source),
-                    "-o", str(program), "-pthread"], check=True)
-    assert subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout == WANTED
+    assert said_by_threads("kept_memory_program.cc", tmp_path) == WANTED

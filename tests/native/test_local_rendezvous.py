@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from tf_stitch.native.build import SOURCE_DIR
+from tests.native.conftest import said_by_threads
 
 WANTED = """\
 first:
@@ -27,8 +26,4 @@ threads: 2000 ended, 0 wrong
 
 
 def test_the_last_takes_all_and_who_left_is_not_let_in(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    source = Path(__file__).parent / "local_rendezvous_program.cc"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fsanitize=thread", f"-I{SOURCE_DIR}", str(source),
-                    "-o", str(program), "-pthread"], check=True)
-    assert subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout == WANTED
+    assert said_by_threads("local_rendezvous_program.cc", tmp_path) == WANTED
