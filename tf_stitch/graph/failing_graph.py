@@ -7,7 +7,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework.tensor_util import make_tensor_proto
 
-from tf_stitch.frontend.tensorflow.attributes import VARIABLES
+from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 
 NAME = "tf_stitch_strict"
 _STARTS = ("_Arg", "Placeholder", "PlaceholderWithDefault", "Const", *VARIABLES)

@@ -12,13 +12,11 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 
-from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
 
 _NUMBER = "_number"
 """No attribute of the op's: what a function computes does not depend on it (plugin/function_definition.py)."""
-
-
 _HELD = re.compile(r"_tf_stitch_held_\d+")
 
 

@@ -78,13 +78,13 @@ class HeldVariables:
         places = [i for i, tensor in enumerate(captured) if _is_variable(tensor)]
         if len(places) < LEAST or original.call_options.control_captures:
             return None
-        definition = original.definition
-        if any(key in definition.attr for key in _ASK_FOR_ANOTHER) or _returns_handles(original):
-            return None
         try:
+            definition = original.definition
+            if any(key in definition.attr for key in _ASK_FOR_ANOTHER) or _returns_handles(original):
+                return None
             return self._copy(original, definition, captured, places)
         except Exception as error:  # TensorFlow's function goes on
-            self._failed(definition.signature.name, error)
+            self._failed(original.name.decode(), error)
             return None
 
     def _copy(self, original: AtomicFunction, definition: FunctionDef, captured: Sequence[Any], places: Sequence[int]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE
+from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry
 
 _REASONS = 2

@@ -10,12 +10,8 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.dtypes import enum_name, of_enum
+from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 from tf_stitch.ir.dtypes import DType
-
-HELD_HANDLE = "StitchHandle"
-"""In place of an argument of a function, which holds the variable (graph/held_variables.py)."""
-VARIABLES = ("VarHandleOp", HELD_HANDLE)
-"""Ops whose result is the handle of a variable, whose type and shape they say."""
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
 from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
-from tf_stitch.frontend.tensorflow.attributes import VARIABLES, NodeAttrs
+from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
 from tf_stitch.frontend.tensorflow.broadcast_dimensions import broadcast_specs
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
@@ -31,6 +31,7 @@ from tf_stitch.frontend.tensorflow.node_context import (
     is_known,
 )
 from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS, Legalization
+from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Dim, Shape, Symbol

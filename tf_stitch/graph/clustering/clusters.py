@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
-from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE, VARIABLES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE, VARIABLES
 from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
 from tf_stitch.graph.clustering.device_crossings import SMALL_ELEMENTS, device_stages
 from tf_stitch.graph.clustering.eligibility import Eligibility

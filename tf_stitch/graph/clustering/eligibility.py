@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.frontend.tensorflow.attributes import HELD_HANDLE
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.size_names import parts
+from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
 from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.state import GraphState
 

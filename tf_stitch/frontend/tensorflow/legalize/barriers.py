@@ -1,7 +1,7 @@
 """Ops that stay TensorFlow ops by design, and the reason the user reads."""
 
-from tf_stitch.frontend.tensorflow.attributes import VARIABLES
 from tf_stitch.frontend.tensorflow.registry import barrier
+from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 
 barrier("{op} is a library call",
         "SparseMatMul", "_MklMatMul", "Conv3D", "_FusedConv3D", "_FusedDepthwiseConv2dNative",
