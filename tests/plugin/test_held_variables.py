@@ -182,6 +182,33 @@ def test_other_captures_are_seen(calls: Calls) -> None:
     assert calls.inputs[-1][1] == 1
 
 
+def test_values_of_each_call_are_passed(calls: Calls) -> None:
+    """What is captured beside variables may be another tensor in each call, as keys of collectives are."""
+    weights = variables()
+
+    @tf.function
+    def f(x: Any) -> Any:
+        key = tf.compat.v1.get_default_graph().capture_call_time_value(lambda: tf.constant(float(len(calls.inputs))),
+                                                                       tf.TensorSpec([]))
+        return x * 0.0 + key + tf.add_n([w.read_value() for w in weights])
+
+    results = [float(f(ONE)) for _ in range(6)]
+    assert np.ptp(np.diff(results)) == 0
+    assert np.diff(results)[0] == 1
+    assert len(calls.holder.held) == 1
+    assert len({name for name, _ in calls.inputs[1:]}) == 1
+
+
+def test_a_function_that_never_captures_the_same_is_given_up(calls: Calls) -> None:
+    one, two = variables(), [tf.Variable(7.0) for _ in range(10)]
+    concrete = sum_of(one).get_concrete_function(tf.TensorSpec([]))
+    for i in range(12):
+        concrete.set_external_captures([v.handle for v in (one, two)[i % 2]])
+        assert float(concrete(ONE)) == (46, 71)[i % 2]
+    assert len(calls.holder.held) == 4
+    assert calls.inputs[-1][1] == 11
+
+
 def test_what_is_freed(calls: Calls) -> None:
     weights = variables()
     f = sum_of(weights)

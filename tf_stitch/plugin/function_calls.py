@@ -79,7 +79,8 @@ def _by_copies(original: Any, held: HeldVariables) -> Any:
     @functools.wraps(original)
     def _call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         copy = held.copy_of(self, captured_inputs)
-        return original(self, tensor_inputs, captured_inputs) if copy is None else copy(tensor_inputs)
+        return (original(self, tensor_inputs, captured_inputs) if copy is None else
+                copy(tensor_inputs, captured_inputs))
 
     return _call_flat
 

@@ -27,6 +27,8 @@ from tf_stitch.graph.held_variables import handle_node, held_name, original_name
 LEAST = 8
 """Variables: for fewer a copy is not worth making."""
 _KEPT = "_tf_stitch_held"
+_MOST_TIMES = 4
+"""That a function may capture other variables: each time it is traced and built anew."""
 _COMPOSITE = "COMPOSITE"
 """A device that stands for several, with a variable on each."""
 _ASK_FOR_ANOTHER = ("_XlaMustCompile", "api_implements", "implements")
@@ -43,13 +45,23 @@ class Holder(Protocol):
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a function captured when its copy was made; no copy: it has none for that."""
+    """What became of a function.
 
-    captured: tuple[Any, ...]
+    Attributes:
+        pick: what of all that it captures are variables.
+        handles: of those that it captured then.
+        copy: None: it has none.
+        times: that it captured other variables than before.
+    """
+
+    pick: Callable[[Sequence[Any]], tuple[Any, ...]]
+    handles: tuple[Any, ...]
     copy: HeldFunction | None
+    times: int
 
     def is_of(self, captured: Sequence[Any]) -> bool:
-        return len(captured) == len(self.captured) and all(map(operator.is_, captured, self.captured))
+        """Whether it has captured the same variables. Other tensors may differ in each call, as keys of collectives."""
+        return all(map(operator.is_, self.pick(captured), self.handles))
 
 
 class HeldVariables:
@@ -70,13 +82,19 @@ class HeldVariables:
             return None
         kept: _Kept | None = getattr(function, _KEPT, None)
         if kept is None or not kept.is_of(captured):
-            kept = _Kept(tuple(captured), self._made(function._inference_function, captured))
+            kept = self._new(function._inference_function, captured, 0 if kept is None else kept.times + 1)
             setattr(function, _KEPT, kept)
         return kept.copy
 
-    def _made(self, original: AtomicFunction, captured: Sequence[Any]) -> HeldFunction | None:
+    def _new(self, original: AtomicFunction, captured: Sequence[Any], times: int) -> _Kept:
         places = [i for i, tensor in enumerate(captured) if _is_variable(tensor)]
-        if len(places) < LEAST or original.call_options.control_captures:
+        if len(places) < LEAST or times == _MOST_TIMES:
+            return _Kept(lambda captured: (), (), None, times)
+        pick = operator.itemgetter(*places)
+        return _Kept(pick, pick(captured), self._made(original, captured, places), times)
+
+    def _made(self, original: AtomicFunction, captured: Sequence[Any], places: Sequence[int]) -> HeldFunction | None:
+        if original.call_options.control_captures:
             return None
         try:
             definition = original.definition
@@ -99,8 +117,8 @@ class HeldVariables:
             nodes = {arguments[place]: _node(first + i, captured[place]) for i, place in enumerate(places)}
             copy = without_arguments(definition, nodes)
             copy.signature.name = held_name(definition.signature.name, first)
-            others = [tensor for i, tensor in enumerate(captured) if i not in set(places)]
-            made = HeldFunction(context(), copy, original, others)
+            held = set(places)
+            made = HeldFunction(context(), copy, original, [i for i in range(len(captured)) if i not in held])
         except BaseException:
             self._holder.release(first, len(places))
             raise
@@ -130,24 +148,29 @@ class HeldFunction:
     Args:
         definition: its arguments are those of `original` without variables.
         original: what the program knows, and errors name.
-        others: what it captures beside variables.
+        others: places of what it captures beside variables.
     """
 
-    def __init__(self, ctx: Context, definition: FunctionDef, original: AtomicFunction, others: Sequence[Any]) -> None:
+    def __init__(self, ctx: Context, definition: FunctionDef, original: AtomicFunction, others: Sequence[int]) -> None:
         ctx.add_function_def(definition)
         self._ctx, self._name, self._original = ctx, definition.signature.name.encode(), original
         self._others, self._outputs = list(others), len(original.function_type.flat_outputs)
         weakref.finalize(self, _remove, ctx, self._name).atexit = False
 
-    def __call__(self, inputs: Sequence[Any]) -> Any:
-        """The results for arguments that are tensors, packed as the program expects them.
+    def __call__(self, inputs: Sequence[Any], captured: Sequence[Any]) -> Any:
+        """The results, packed as the program expects them.
+
+        Args:
+            inputs: tensors, for the arguments.
+            captured: all that the original captures.
 
         Raises:
             tf.errors.OpError: as TensorFlow's function would, with the user's lines.
         """
+        arguments = [*inputs, *(captured[i] for i in self._others)]
         with InterpolateRuntimeError(self._original):
             try:
-                outputs = self._ctx.call_function(self._name, [*inputs, *self._others], self._outputs)
+                outputs = self._ctx.call_function(self._name, arguments, self._outputs)
             except tf.errors.OpError as error:
                 error._message = original_name(error.message)
                 raise

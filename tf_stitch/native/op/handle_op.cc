@@ -38,12 +38,12 @@ REGISTER_OP("StitchHandle")
     .SetShapeFn(HandleShape);
 
 // Numbers the handles from `first` on; not where `held` is false, for one is not a variable that lives as long as its
-// handles.
+// handles. An attribute would be part of what TensorFlow knows kernels by, and keeps them for.
 REGISTER_OP("StitchHold")
     .Input("handles: N * resource")
+    .Input("first: int64")
     .Output("held: bool")
     .Attr("N: int >= 1")
-    .Attr("first: int")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape);
 
@@ -66,29 +66,30 @@ class HandleOp final : public tensorflow::OpKernel {
 
 class HoldOp final : public tensorflow::OpKernel {
  public:
-  explicit HoldOp(OpKernelConstruction* c) : OpKernel(c) { OP_REQUIRES_OK(c, c->GetAttr("first", &first_)); }
+  explicit HoldOp(OpKernelConstruction* c) : OpKernel(c) {}
 
   void Compute(OpKernelContext* ctx) override {
     Tensor* held = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &held));
+    const int count = ctx->num_inputs() - 1;
+    const std::int64_t first = ctx->input(count).scalar<std::int64_t>()();
     bool& all = held->scalar<bool>()() = true;
-    for (int i = 0; i < ctx->num_inputs(); ++i) {
+    for (int i = 0; i < count; ++i) {
       const ResourceHandle& handle = tensorflow::HandleFromInput(ctx, i);
       all = all && handle.IsRefCounting() && handle.GetResource<tensorflow::Var>().ok();
     }
-    for (int i = 0; all && i < ctx->num_inputs(); ++i) {
-      HeldHandles::Global().Add(first_ + i, tensorflow::HandleFromInput(ctx, i));
-    }
+    for (int i = 0; all && i < count; ++i) HeldHandles::Global().Add(first + i, tensorflow::HandleFromInput(ctx, i));
   }
-
- private:
-  std::int64_t first_ = 0;
 };
 
 REGISTER_KERNEL_BUILDER(Name("StitchHandle").Device(tensorflow::DEVICE_CPU), HandleOp);
 REGISTER_KERNEL_BUILDER(Name("StitchHandle").Device(tensorflow::DEVICE_GPU).HostMemory("resource"), HandleOp);
 REGISTER_KERNEL_BUILDER(Name("StitchHold").Device(tensorflow::DEVICE_CPU), HoldOp);
-REGISTER_KERNEL_BUILDER(Name("StitchHold").Device(tensorflow::DEVICE_GPU).HostMemory("handles").HostMemory("held"),
+REGISTER_KERNEL_BUILDER(Name("StitchHold")
+                            .Device(tensorflow::DEVICE_GPU)
+                            .HostMemory("handles")
+                            .HostMemory("first")
+                            .HostMemory("held"),
                         HoldOp);
 
 }  // namespace

@@ -1,0 +1,5 @@
+"""Ops whose result is the handle of a variable, whose type and shape they say."""
+
+HELD_HANDLE = "StitchHandle"
+"""In place of an argument of a function, which holds the variable (graph/held_variables.py)."""
+VARIABLES = ("VarHandleOp", HELD_HANDLE)
