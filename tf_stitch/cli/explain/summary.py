@@ -11,10 +11,11 @@ from pathlib import Path
 from tf_stitch.cli.explain.load import Document
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import micros
+from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 from tf_stitch.report.verdict import milliseconds
 
 _REGIONS, _KERNELS, _REASONS, _TROUBLES = 5, 10, 8, 3
-_NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", "VarHandleOp", "ReadVariableOp", "Placeholder")
+_NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", *VARIABLES, "ReadVariableOp", "Placeholder")
 _HELP = {
     "Python functions": "tf.py_function and tf.numpy_function keep a whole graph from being stitched: move them out of "
                         "the step",
