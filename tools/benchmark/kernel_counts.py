@@ -28,7 +28,8 @@ _REGION = re.compile(r"^tf_stitch_(\d+)/")
 
 _NO_WORK = frozenset({
     "Const", "Placeholder", "_Arg", "_Retval", "NoOp", "Identity", "IdentityN", "ReadVariableOp", "VarHandleOp",
-    "StitchHandle", "Shape", "ShapeN", "Rank", "Size", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient",
+    "StitchHandle", "Shape", "ShapeN", "Rank", "Size", "Reshape", "Squeeze", "ExpandDims", "StopGradient",
+    "PreventGradient",
     "BroadcastGradientArgs", "Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "ControlTrigger",
     "_Send", "_Recv", "_HostSend", "_HostRecv", "If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall",
     "StatefulPartitionedCall", "EmptyTensorList", "TensorListReserve", "TensorListLength", "TensorListElementShape",
