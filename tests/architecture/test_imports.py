@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
                "runtime.kernel_cache", "runtime.load_test", "runtime.words"},
     "graph": {"ir", "frontend", "planning", "transforms", "runtime.host_builder", "report.entries", "pass_manager"},
     "report": {"ir", "device", "libraries", "frontend", "planning", "schedule", "kernel_ir", "lowering", "pass_manager",
-               "runtime", "compiler", "targets", "graph.validation", "graph.origin"},
+               "runtime", "compiler", "targets", "graph.own_ops", "graph.origin"},
     "jit": {"ir", "device", "frontend", "planning", "schedule", "kernel_ir", "lowering", "emit.rendered", "runtime",
             "compiler", "targets", "native", "graph.clustering.region_graph", "report"},
     "plugin": {"frontend", "runtime", "native", "graph", "report", "jit", "pass_manager"},

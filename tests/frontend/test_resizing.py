@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from tests.frontend.check import check, trace
 from tests.frontend.values import normal
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
 
 SIZES = [(6, 10), (2, 3), (9, 4), (3, 5), (1, 1)]
 
@@ -45,3 +47,13 @@ def test_what_stays() -> None:
 
     [reason] = trace(gradient, tf.TensorSpec((1, 80, 2, 1))).opaque().values()
     assert "along an axis" in reason
+
+
+def test_tables_are_of_an_axis_each() -> None:
+    """A kernel holds them: of all pixels they would be megabytes of its source."""
+    traced = trace(lambda x: tf.image.resize(x, (512, 512)), tf.TensorSpec((1, 64, 64, 1)))
+    graph = TensorGraph("y", [("y", node) for node in [traced.imported.value(traced.concrete.graph.outputs[0].name)]
+                              if node is not None])
+    assert max(n.type.numel for n in graph.nodes() if n.kind is OpKind.CONSTANT) == 512
+    [reason] = trace(lambda x: tf.image.resize(x, (8, 5000)), tf.TensorSpec((1, 4, 4, 1))).opaque().values()
+    assert reason == "a table of 5000 numbers"

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdio>
 #include <thread>
+#include <vector>
 
 #include "op/kept_memory.h"
 
@@ -19,7 +20,7 @@ using Memory = tf_stitch::KeptMemory<Piece>;
 
 std::int64_t room = 1000, most = 1000;
 
-const std::vector<Piece>* Take(Memory* memory, const std::vector<std::int64_t>& bytes) {
+const Piece* Take(Memory* memory, std::int64_t bytes) {
   return memory->Take(
       bytes,
       [](std::int64_t size, Piece* piece) {
@@ -28,22 +29,23 @@ const std::vector<Piece>* Take(Memory* memory, const std::vector<std::int64_t>& 
         ++alive;
         return true;
       },
-      [](std::int64_t sum) { return sum <= room; });
+      [](std::int64_t size) { return size <= room; });
 }
 
-void Say(const char* what, const std::vector<Piece>* pieces) {
+void Say(const char* what, const Piece* piece) {
   std::printf("%s:", what);
-  if (pieces == nullptr) std::printf(" none");
-  for (const Piece& piece : pieces == nullptr ? std::vector<Piece>() : *pieces) {
-    std::printf(" %d of %d", piece.number, static_cast<int>(piece.bytes));
+  if (piece == nullptr) {
+    std::printf(" none");
+  } else {
+    std::printf(" %d of %d", piece->number, static_cast<int>(piece->bytes));
   }
   std::printf(", %d alive\n", alive.load());
 }
 
-void Call(Memory* memory, const char* what, const std::vector<std::int64_t>& bytes) {
-  const auto* const pieces = Take(memory, bytes);
-  Say(what, pieces);
-  if (pieces != nullptr) memory->Return();
+void Call(Memory* memory, const char* what, std::int64_t bytes) {
+  const Piece* const piece = Take(memory, bytes);
+  Say(what, piece);
+  if (piece != nullptr) memory->Return();
 }
 
 }  // namespace
@@ -53,29 +55,29 @@ int main() {
   {
     auto memory = Memory::Of(&one);
     std::printf("%d %d\n", memory == Memory::Of(&one), memory == Memory::Of(&two));
-    Call(memory.get(), "first", {10, 20});
-    Call(memory.get(), "again", {10, 20});
-    Call(memory.get(), "smaller", {5});
-    Call(memory.get(), "another", {5, 30, 7});
-    Call(memory.get(), "first again", {10, 20});
-    const auto* const mine = Take(memory.get(), {1});
-    Call(memory.get(), "while it is taken", {1});
+    Call(memory.get(), "first", 10);
+    Call(memory.get(), "again", 10);
+    Call(memory.get(), "smaller", 5);
+    Call(memory.get(), "larger", 30);
+    Call(memory.get(), "first again", 10);
+    const auto* const mine = Take(memory.get(), 1);
+    Call(memory.get(), "while it is taken", 1);
     Say("mine", mine);
     memory->Return();
     most = 50;
-    Call(memory.get(), "too much at once", {100});
+    Call(memory.get(), "too much at once", 100);
     most = 1000;
-    Call(memory.get(), "beyond the room", {2000});
-    Call(memory.get(), "new", {100});
+    Call(memory.get(), "beyond the room", 2000);
+    Call(memory.get(), "new", 100);
     room = 10;
     int calls = 0;
-    while (Take(memory.get(), {100}) != nullptr) {
+    while (Take(memory.get(), 100) != nullptr) {
       memory->Return();
       ++calls;
     }
     std::printf("given back after %d calls or less: %d, %d alive\n", 16, calls < 16, alive.load());
     room = 1000;
-    Call(memory.get(), "with room", {100});
+    Call(memory.get(), "with room", 100);
   }
   std::printf("at the end: %d alive\n", alive.load());
 
@@ -85,7 +87,7 @@ int main() {
     threads.emplace_back([&] {
       for (int i = 0; i < 2000; ++i) {
         const auto memory = Memory::Of(&two);
-        if (Take(memory.get(), {i % 3 + 1}) == nullptr) continue;
+        if (Take(memory.get(), i % 3 + 1) == nullptr) continue;
         if (inside.fetch_add(1) != 0) ++together;
         ++had;
         inside.fetch_sub(1);

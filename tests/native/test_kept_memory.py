@@ -8,18 +8,18 @@ from tests.native.conftest import said_by_threads
 
 WANTED = """\
 1 0
-first: 1 of 10 2 of 20, 2 alive
-again: 1 of 10 2 of 20, 2 alive
-smaller: 1 of 10 2 of 20, 2 alive
-another: 3 of 10 4 of 30 5 of 7, 3 alive
-first again: 3 of 10 4 of 30 5 of 7, 3 alive
-while it is taken: none, 3 alive
-mine: 3 of 10 4 of 30 5 of 7, 3 alive
+first: 1 of 10, 1 alive
+again: 1 of 10, 1 alive
+smaller: 1 of 10, 1 alive
+larger: 2 of 30, 1 alive
+first again: 2 of 30, 1 alive
+while it is taken: none, 1 alive
+mine: 2 of 30, 1 alive
 too much at once: none, 0 alive
 beyond the room: none, 0 alive
-new: 6 of 100, 1 alive
+new: 3 of 100, 1 alive
 given back after 16 calls or less: 1, 0 alive
-with room: 7 of 100, 1 alive
+with room: 4 of 100, 1 alive
 at the end: 0 alive
 threads: 0 together, some had it: 1, 0 alive
 """

@@ -142,9 +142,9 @@ def _with_copies(plan: StitchPlan, found: Mapping[Node, _Way], readers: Mapping[
     graph, new = with_copies(plan.graph, chosen)
     nodes = graph.nodes()
     group_of = {new[node]: i for i, pattern in enumerate(plan.patterns) for node in pattern.nodes}
-    originals, later = set(new.values()), users_of(nodes)
+    planned, later = set(new.values()), users_of(nodes)
     for node in reversed(nodes):
-        if node not in originals:  # a copy, which one pattern reads
+        if node not in planned:  # a copy, which one pattern reads
             group_of[node] = group_of[later[node][0]]
     groups: dict[int, list[int]] = {}
     for place, node in enumerate(nodes):

@@ -71,8 +71,7 @@ def _without(function: FunctionDef, named: Handles, functions: Mapping[str, Func
     key = "_".join(sorted(f"{a}.{_own_name(n).decode()}" for a, n in named.items()))
     if (function.signature.name, key) in made:
         return str(made[function.signature.name, key].signature.name)
-    new = FunctionDef()
-    new.CopyFrom(without_arguments(function, _with_names(named)))
+    new = without_arguments(function, _with_names(named))
     new.signature.name = f"{function.signature.name}{SUFFIX}_{len(made)}"
     made[function.signature.name, key] = new
     handles = {handle_of(arg): named[arg] for arg in named}

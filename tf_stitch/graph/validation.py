@@ -10,12 +10,9 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
 from tf_stitch.graph.clustering.py_function import task_cpu
+from tf_stitch.graph.own_ops import STITCH_OPS
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
-STITCH_OPS = frozenset({"StitchOp", "StitchStateOp", "StitchWhile"})
-UPLOAD = "StitchUpload"
-OWN_OPS = STITCH_OPS | {UPLOAD}
-"""Those and what stands before them, of the same regions."""
 
 
 def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str]) -> None:

@@ -22,6 +22,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.eager.context import Context, context
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction, InterpolateRuntimeError
 
+from tf_stitch.errors import StitchError
 from tf_stitch.graph.held_variables import handle_node, held_name, original_name, without_arguments
 
 LEAST = 8
@@ -88,6 +89,8 @@ class HeldVariables:
 
     def _new(self, original: AtomicFunction, captured: Sequence[Any], times: int) -> _Kept:
         places = [i for i, tensor in enumerate(captured) if _is_variable(tensor)]
+        if times == _MOST_TIMES:
+            self._failed(original.name.decode(), StitchError(f"it captured other ones {times} times"))
         if len(places) < LEAST or times == _MOST_TIMES:
             return _Kept(lambda captured: (), (), None, times)
         pick = operator.itemgetter(*places)
@@ -106,13 +109,12 @@ class HeldVariables:
             return None
 
     def _copy(self, original: AtomicFunction, definition: FunctionDef, captured: Sequence[Any], places: Sequence[int]
-              ) -> HeldFunction | None:
+              ) -> HeldFunction:
         places = sorted(places, key=lambda i: captured[i].device)
         first = self._take(len(places))
         try:
             if not self._hold([captured[i] for i in places], first):
-                self._holder.release(first, len(places))
-                return None
+                raise StitchError("one of them is known by its name, by which it can be deleted")
             arguments = [arg.name for arg in definition.signature.input_arg][-len(captured):]
             nodes = {arguments[place]: _node(first + i, captured[place]) for i, place in enumerate(places)}
             copy = without_arguments(definition, nodes)

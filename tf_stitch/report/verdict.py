@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
+from tf_stitch.graph.own_ops import OWN_OPS
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry
 
 _REASONS = 2
 """That are told where nothing was stitched, the most frequent."""
-_OURS = "Stitch"
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def why_nothing(graphs: Sequence[GraphEntry]) -> str:
 
 def is_second_pass(ops: Iterable[str]) -> bool:
     """Whether a graph of these ops holds our own: TensorFlow optimizes most graphs twice."""
-    return any(op.startswith(_OURS) and op != HELD_HANDLE for op in ops)
+    return not OWN_OPS.isdisjoint(ops)
 
 
 def milliseconds(us: float) -> str:

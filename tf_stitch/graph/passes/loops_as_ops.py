@@ -13,8 +13,8 @@ from tf_stitch.graph.loops.loop_hoisting import hoist
 from tf_stitch.graph.loops.loop_rows import list_rows
 from tf_stitch.graph.loops.loop_state import carry_state
 from tf_stitch.graph.loops.native_loops import native_loops
+from tf_stitch.graph.own_ops import STITCH_OPS
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.validation import STITCH_OPS
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.report.entries import LoopEntry
 

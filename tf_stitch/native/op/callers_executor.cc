@@ -36,8 +36,9 @@ class CallersExecutor final : public Executor {
 };
 
 bool IsRegion(const Node& node) {
-  return absl::StartsWith(node.type_string(), "Stitch") && node.type_string() != "StitchAllReduce" &&
-         node.type_string() != "StitchHandle";
+  static const auto* ours =
+      new std::unordered_set<std::string>{"StitchOp", "StitchStateOp", "StitchUpload", "StitchWhile"};
+  return ours->count(node.type_string()) != 0;
 }
 
 // No kernel's work: it hands on what is there, or its size.

@@ -1,17 +1,15 @@
 // Scratch memory that stays where it is from call to call. A CUDA graph has its address in each node: where an allocator
 // gives another one, each node is given it, which takes the host about as long as launching the kernels one by one.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
-#include <vector>
+#include <optional>
 
 namespace tf_stitch {
 
-// Of one stream, for all who share it, as long as one of them has this: what they enqueue there runs in turns. Pieces are
+// Of one stream, for all who share it, as long as one of them has this: what they enqueue there runs in turns. A piece is
 // memory that goes with the object. Thread-safe.
 template <typename Piece>
 class KeptMemory {
@@ -26,22 +24,24 @@ class KeptMemory {
     return memory;
   }
 
-  // Pieces of so many bytes, or more. The caller alone has them, until it has enqueued what uses them and returns them.
-  // Null if another thread has them; or `allocate`, which gets bytes and a piece to set, says no; or, asked now and then,
-  // `has_room` says of their bytes that they are too many to be kept: then nothing is.
+  // So many bytes, or more: those who come in turns find the same piece, as large as the largest wanted. The caller alone
+  // has it, until it has enqueued what uses it and returns it. Null if another thread has it; or `allocate`, which gets
+  // bytes and a piece to set, says no; or, asked now and then, `has_room` says that it is too much to be kept: then
+  // nothing is.
   template <typename Allocate, typename HasRoom>
-  const std::vector<Piece>* Take(const std::vector<std::int64_t>& bytes, Allocate allocate, HasRoom has_room) {
+  const Piece* Take(std::int64_t bytes, Allocate allocate, HasRoom has_room) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (taken_) return nullptr;
-    if (!Fits(bytes) || ++calls_ % kCallsBetween == 0) {
-      if (!has_room(Sum(Larger(bytes)))) {
-        Drop();
+    const bool fits = piece_.has_value() && bytes <= bytes_;
+    if (!fits || ++calls_ % kCallsBetween == 0) {
+      if (!has_room(fits ? bytes_ : bytes)) {
+        piece_.reset();
         return nullptr;
       }
-      if (!Fits(bytes) && !Renew(Larger(bytes), allocate)) return nullptr;
+      if (!fits && !Renew(bytes, allocate)) return nullptr;
     }
     taken_ = true;
-    return &pieces_;
+    return &*piece_;
   }
 
   void Return() {
@@ -52,47 +52,22 @@ class KeptMemory {
  private:
   static constexpr int kCallsBetween = 16;  // for which there was room
 
-  bool Fits(const std::vector<std::int64_t>& bytes) const {
-    if (bytes.size() > bytes_.size()) return false;
-    return std::equal(bytes.begin(), bytes.end(), bytes_.begin(), [](auto wanted, auto there) { return wanted <= there; });
-  }
-
-  // Those of other executables stay large enough for them: who comes in turns finds the same memory.
-  std::vector<std::int64_t> Larger(std::vector<std::int64_t> bytes) const {
-    bytes.resize(std::max(bytes.size(), bytes_.size()));
-    for (std::size_t i = 0; i < bytes_.size(); ++i) bytes[i] = std::max(bytes[i], bytes_[i]);
-    return bytes;
-  }
-
-  static std::int64_t Sum(const std::vector<std::int64_t>& bytes) {
-    std::int64_t sum = 0;
-    for (const std::int64_t each : bytes) sum += each;
-    return sum;
-  }
-
   template <typename Allocate>
-  bool Renew(std::vector<std::int64_t> bytes, Allocate allocate) {
-    Drop();  // first: there need not be room for both
-    for (const std::int64_t each : bytes) {
-      if (!allocate(each, &pieces_.emplace_back())) {
-        Drop();
-        return false;
-      }
+  bool Renew(std::int64_t bytes, Allocate allocate) {
+    piece_.emplace();  // the one before goes first: there need not be room for both
+    if (allocate(bytes, &*piece_)) {
+      bytes_ = bytes;
+      return true;
     }
-    bytes_ = std::move(bytes);
-    return true;
-  }
-
-  void Drop() {
-    pieces_.clear();
-    bytes_.clear();
+    piece_.reset();
+    return false;
   }
 
   std::mutex mutex_;
   bool taken_ = false;
   std::int64_t calls_ = 0;
-  std::vector<std::int64_t> bytes_;
-  std::vector<Piece> pieces_;
+  std::int64_t bytes_ = 0;  // of the piece
+  std::optional<Piece> piece_;
 };
 
 }  // namespace tf_stitch

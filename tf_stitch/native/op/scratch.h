@@ -25,26 +25,34 @@ class Scratch {
   }
 
  private:
+  // The arena's segments lie in the piece one behind the other, scratch memory of library calls in front of them.
   bool TakeKept(tensorflow::OpKernelContext* ctx, const Executable& executable, KeptTensors* kept, Buffers* buffers) {
-    const auto workspace = static_cast<std::int64_t>(executable.WorkspaceBytes());
-    std::vector<std::int64_t> bytes{workspace};
-    bytes.insert(bytes.end(), executable.arena.begin(), executable.arena.end());
-    const auto* const pieces = kept->Take(
+    const std::size_t workspace = executable.WorkspaceBytes();
+    std::int64_t bytes = Aligned(static_cast<std::int64_t>(workspace));
+    for (const std::int64_t segment : executable.arena) bytes += Aligned(segment);
+    const tensorflow::Tensor* const piece = kept->Take(
         bytes,
-        [ctx](std::int64_t size, tensorflow::Tensor* piece) {
+        [ctx](std::int64_t size, tensorflow::Tensor* memory) {
           tensorflow::AllocationAttributes once;  // else TensorFlow waits ten seconds for memory
           once.retry_on_failure = false;
-          return ctx->allocate_temp(tensorflow::DT_UINT8, tensorflow::TensorShape({size}), piece, {}, once).ok();
+          return ctx->allocate_temp(tensorflow::DT_UINT8, tensorflow::TensorShape({size}), memory, {}, once).ok();
         },
-        [ctx](std::int64_t sum) { return HasRoomFor(ctx, sum); });
-    if (pieces == nullptr) return false;
+        [ctx](std::int64_t size) { return HasRoomFor(ctx, size); });
+    if (piece == nullptr) return false;
     taken_ = kept;
-    buffers->workspace = static_cast<char*>((*pieces)[0].data());
-    buffers->workspace_bytes = static_cast<std::size_t>(workspace);
-    for (std::size_t i = 1; i < bytes.size(); ++i) buffers->arena.push_back((*pieces)[i].data());
+    buffers->workspace = static_cast<char*>(piece->data());
+    buffers->workspace_bytes = workspace;
+    char* next = buffers->workspace + Aligned(static_cast<std::int64_t>(workspace));
+    for (const std::int64_t segment : executable.arena) {
+      buffers->arena.push_back(next);
+      next += Aligned(segment);
+    }
     return true;
   }
 
+  static std::int64_t Aligned(std::int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+  static constexpr std::int64_t kAlign = 256;  // as TensorFlow's allocators align on GPUs
   Arena arena_;
   Workspace workspace_;
   KeptTensors* taken_ = nullptr;

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
-from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.frontend.tensorflow.registry import Legalizer, legalize
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Shape
+
+OfImages: TypeAlias = Callable[[NodeContext, list[Node]], Node]
+"""Of images [n, h, w, c] or [n, d, h, w, c]."""
 
 
 def channel_axis(ctx: NodeContext, rank: int) -> int:
@@ -16,6 +22,22 @@ def channel_axis(ctx: NodeContext, rank: int) -> int:
     if data_format not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
         raise UnsupportedError(f"data_format {data_format}")
     return rank - 1 if data_format.endswith("C") else 1
+
+
+def with_channels_last(function: OfImages, *inputs: int) -> Legalizer:
+    """A legalisation of a function of images with channels last: these inputs."""
+
+    def legalized(ctx: NodeContext) -> Node:
+        images = [ctx.value(i) for i in inputs]
+        rank = images[0].type.rank
+        if rank not in (4, 5):
+            raise UnsupportedError(f"images {images[0].type}")
+        if channel_axis(ctx, rank) == rank - 1:
+            return function(ctx, images)
+        last, before = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+        return ctx.b.transpose(function(ctx, [ctx.b.transpose(x, last) for x in images]), before)
+
+    return legalized
 
 
 def per_channel(b: Builder, vector: Node, rank: int, axis: int) -> Node:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_stitch.errors import UnsupportedError
-from tf_stitch.frontend.tensorflow.legalize.bias import channel_axis
+from tf_stitch.frontend.tensorflow.legalize.bias import with_channels_last
 from tf_stitch.frontend.tensorflow.legalize.movement import along_axis
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -34,7 +34,7 @@ def batch_to_space(ctx: NodeContext) -> Node:
     """[b n, s, ...] -> [n, s b, ...] without what is cropped at both ends."""
     x, block, crops = ctx.value(0), ctx.ints(1, "the block's shape"), ctx.ints(2, "what is cropped")
     axes = len(block)
-    space, others = _known(x.type.shape[1:1 + axes]), x.type.shape[1 + axes:]
+    space, others = known_sizes(x.type.shape[1:1 + axes]), x.type.shape[1 + axes:]
     batch = _named([x.type.shape[0]], block)
     split = ctx.b.reshape(x, (*block, batch, *space, *others))
     pairs = [a for i in range(axes) for a in (axes + 1 + i, i)]
@@ -47,26 +47,28 @@ def batch_to_space(ctx: NodeContext) -> Node:
     return ctx.b.slice(whole, (0, *crops[0::2], *[0] * len(others)), [1] * whole.type.rank, (batch, *left, *others))
 
 
-@legalize("DepthToSpace")
-def depth_to_space(ctx: NodeContext) -> Node:
+def _depth_to_space(ctx: NodeContext, images: list[Node]) -> Node:
     """Channels [b, b, c] become blocks of pixels."""
-    x, size = _channels_last(ctx), ctx.attrs.integer("block_size")
-    batch, (height, width) = x.type.shape[0], _known(x.type.shape[1:3])
+    [x], size = images, ctx.attrs.integer("block_size")
+    batch, (height, width) = x.type.shape[0], known_sizes(x.type.shape[1:3])
     channels, = _steps(x.type.shape[3:], [size * size])
     split = ctx.b.reshape(x, (batch, height, width, size, size, channels))
     moved = ctx.b.transpose(split, (0, 1, 3, 2, 4, 5))
-    return _as_given(ctx, ctx.b.reshape(moved, (batch, height * size, width * size, channels)))
+    return ctx.b.reshape(moved, (batch, height * size, width * size, channels))
 
 
-@legalize("SpaceToDepth")
-def space_to_depth(ctx: NodeContext) -> Node:
+def _space_to_depth(ctx: NodeContext, images: list[Node]) -> Node:
     """Blocks of pixels become channels [b, b, c]."""
-    x, size = _channels_last(ctx), ctx.attrs.integer("block_size")
+    [x], size = images, ctx.attrs.integer("block_size")
     batch, (height, width) = x.type.shape[0], _steps(x.type.shape[1:3], [size, size])
-    depth, = _known(x.type.shape[3:])
+    depth, = known_sizes(x.type.shape[3:])
     split = ctx.b.reshape(x, (batch, height, size, width, size, depth))
     moved = ctx.b.transpose(split, (0, 1, 3, 2, 4, 5))
-    return _as_given(ctx, ctx.b.reshape(moved, (batch, height, width, size * size * depth)))
+    return ctx.b.reshape(moved, (batch, height, width, size * size * depth))
+
+
+legalize("DepthToSpace")(with_channels_last(_depth_to_space, 0))
+legalize("SpaceToDepth")(with_channels_last(_space_to_depth, 0))
 
 
 @legalize("Roll")
@@ -75,27 +77,14 @@ def roll(ctx: NodeContext) -> Node:
     x = ctx.value(0)
     shifts, axes = ctx.ints(1, "the shift"), ctx.axes(*ctx.ints(2, "the axis"), rank=x.type.rank)
     for shift, axis in zip(shifts, axes, strict=True):
-        size, = _known([x.type.shape[axis]])
+        size, = known_sizes([x.type.shape[axis]])
         if first := -shift % max(size, 1):
             parts = along_axis(ctx.b, x, axis, first, size - first), along_axis(ctx.b, x, axis, 0, first)
             x = ctx.b.concat(parts, axis)
     return x
 
 
-def _channels_last(ctx: NodeContext) -> Node:
-    """The image as [n, h, w, c]."""
-    x = ctx.value(0)
-    if x.type.rank != 4:  # NCHW_VECT_C
-        raise UnsupportedError(f"an image {x.type}")
-    return x if channel_axis(ctx, 4) == 3 else ctx.b.transpose(x, (0, 2, 3, 1))
-
-
-def _as_given(ctx: NodeContext, x: Node) -> Node:
-    """[n, h, w, c] in the layout of the op's images."""
-    return x if channel_axis(ctx, 4) == 3 else ctx.b.transpose(x, (0, 3, 1, 2))
-
-
-def _known(sizes: Sequence[Dim]) -> list[int]:
+def known_sizes(sizes: Sequence[Dim]) -> list[int]:
     known = [d for d in sizes if isinstance(d, int)]
     if len(known) != len(sizes):
         raise UnsupportedError("an image, or an axis, has a size that is decided at run time")
@@ -104,7 +93,7 @@ def _known(sizes: Sequence[Dim]) -> list[int]:
 
 def _steps(sizes: Sequence[Dim], block: Sequence[int]) -> list[int]:
     """Blocks along each axis."""
-    known = _known(sizes)
+    known = known_sizes(sizes)
     if any(size % step for size, step in zip(known, block, strict=True)):
         raise UnsupportedError(f"blocks of {list(block)} of {known}: an error at run time")
     return [size // step for size, step in zip(known, block, strict=True)]

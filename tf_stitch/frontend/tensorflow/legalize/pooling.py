@@ -6,7 +6,7 @@ what is not a number. Gradients are gathered: an element sums what the windows t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import prod
 from typing import Any, TypeAlias
@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tf_stitch.errors import UnsupportedError
-from tf_stitch.frontend.tensorflow.legalize.bias import channel_axis
+from tf_stitch.frontend.tensorflow.legalize.bias import OfImages, channel_axis, with_channels_last
 from tf_stitch.frontend.tensorflow.legalize.reductions import accumulate
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
-from tf_stitch.frontend.tensorflow.registry import Legalizer, legalize
+from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.frontend.tensorflow.windows import Window, of_images, windows
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -31,22 +31,6 @@ Windows: TypeAlias = dict[int, Window]
 
 MOST_TERMS = 27
 """Elements of a window that are unrolled, and windows that cover an element."""
-
-
-def _with_channels_last(function: Callable[[NodeContext, list[Node]], Node], *inputs: int) -> Legalizer:
-    """A legalisation of a function of images with channels last: these inputs."""
-
-    def legalized(ctx: NodeContext) -> Node:
-        images = [ctx.value(i) for i in inputs]
-        rank = images[0].type.rank
-        if images[0].type.dtype is DType.BOOL or rank not in (4, 5):
-            raise UnsupportedError(f"a pooling of {images[0].type}")
-        if channel_axis(ctx, rank) == rank - 1:
-            return function(ctx, images)
-        last, before = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
-        return ctx.b.transpose(function(ctx, [ctx.b.transpose(x, last) for x in images]), before)
-
-    return legalized
 
 
 def _windows(ctx: NodeContext, shape: Shape) -> Windows:
@@ -213,8 +197,17 @@ def _avg_pool_grad(ctx: NodeContext, images: list[Node]) -> Node:
     return b.cast(grad, dtype)
 
 
+def _of_numbers(function: OfImages) -> OfImages:
+    def pooled(ctx: NodeContext, images: list[Node]) -> Node:
+        if images[0].type.dtype is DType.BOOL:
+            raise UnsupportedError(f"a pooling of {images[0].type}")
+        return function(ctx, images)
+
+    return pooled
+
+
 for ops, function, inputs in ((("MaxPool", "MaxPoolV2", "MaxPool3D"), _max_pool, (0,)),
                               (("MaxPoolGrad", "MaxPoolGradV2"), _max_pool_grad, (0, 1, 2)),
                               (("AvgPool", "AvgPool3D"), _avg_pool, (0,)),
                               (("AvgPoolGrad", "AvgPool3DGrad"), _avg_pool_grad, (1,))):
-    legalize(*ops, library=True, convolution=True)(_with_channels_last(function, *inputs))
+    legalize(*ops, library=True, convolution=True)(with_channels_last(_of_numbers(function), *inputs))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.blocks import known_sizes
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.builder import Builder
@@ -23,6 +24,8 @@ Weights: TypeAlias = NDArray[np.float32]
 
 MOST_TERMS = 32
 """Pixels along one axis that were made of one: of those a kernel computes all."""
+MOST_NUMBERS = 4096
+"""Of a table: they stand in the kernel."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def bilinear(ctx: NodeContext) -> Node:
         return x
     rows, columns = (_between(ctx, d, n) for d, n in zip(_sizes(x), _wanted(ctx), strict=True))
     b = ctx.b
-    across, down = (b.constant(a.share.reshape(shape), DType.F32)
+    across, down = (_table(b, a.share.reshape(shape), DType.F32)
                     for a, shape in ((columns, (-1, 1)), (rows, (-1, 1, 1))))
     top, bottom = (_blend(b, _pixels(ctx, x, at, columns.low), _pixels(ctx, x, at, columns.high), across)
                    for at in (rows.low, rows.high))
@@ -87,9 +90,7 @@ def _blend(b: Builder, x: Node, y: Node, share: Node) -> Node:
 
 def _sizes(x: Node) -> tuple[int, int]:
     """Height and width."""
-    height, width = x.type.shape[1:3]
-    if not (isinstance(height, int) and isinstance(width, int)):
-        raise UnsupportedError("an image has a size that is decided at run time")
+    height, width = known_sizes(x.type.shape[1:3])
     return height, width
 
 
@@ -129,9 +130,7 @@ def _between(ctx: NodeContext, before: int, after: int) -> _Axis:
 
 def _pixels(ctx: NodeContext, x: Node, rows: Numbers, columns: Numbers) -> Node:
     """x[:, rows][:, :, columns] of [n, h, w, c]."""
-    height, width = _sizes(x)
-    at = (rows[:, None] * width + columns[None, :]).astype(np.int32)
-    return _look_up(ctx, x, height * width, at)
+    return _look_up(ctx, x, rows[:, None], columns)
 
 
 def _collected(ctx: NodeContext, dy: Node, axis: int, parts: list[tuple[Numbers, Weights]], size: int) -> Node:
@@ -150,21 +149,25 @@ def _collected(ctx: NodeContext, dy: Node, axis: int, parts: list[tuple[Numbers,
         raise UnsupportedError(f"one pixel became {most} along an axis")
     padded = [[*each, *[(0, 0.0)] * (most - len(each))] for each in takers]
     at = np.array([[number for number, _ in each] for each in padded], np.int32).reshape(size, most)
-    shares = np.array([[share for _, share in each] for each in padded], np.float32).reshape(size, most)
-    b, (height, width) = ctx.b, _sizes(dy)
-    if axis == 1:
-        columns = np.arange(width, dtype=np.int32)
-        values = _look_up(ctx, dy, height * width, at[:, :, None] * np.int32(width) + columns)
-        return b.sum(b.mul(values, b.constant(shares.reshape(size, most, 1, 1), values.type.dtype)), [2])
-    rows = np.arange(height, dtype=np.int32)[:, None, None] * np.int32(width)
-    values = _look_up(ctx, dy, height * width, rows + at)
-    return b.sum(b.mul(values, b.constant(shares.reshape(size, most, 1), values.type.dtype)), [3])
+    weights = np.array([[share for _, share in each] for each in padded], np.float32)
+    height, width = (np.arange(d, dtype=np.int32) for d in _sizes(dy))
+    places = (at[:, :, None], width) if axis == 1 else (height[:, None, None], at)
+    values = _look_up(ctx, dy, *places)
+    weight = _table(ctx.b, weights.reshape(size, most, *[1] * (3 - axis)), values.type.dtype)
+    return ctx.b.sum(ctx.b.mul(values, weight), [axis + 1])
 
 
-def _look_up(ctx: NodeContext, x: Node, pixels: int, at: Numbers) -> Node:
-    """[n, *at.shape, c] of [n, h, w, c], by places among the pixels of an image."""
-    b, (batch, *_, channels) = ctx.b, x.type.shape
-    count = ctx.product([batch, pixels], f"by_{pixels}")
+def _look_up(ctx: NodeContext, x: Node, rows: Numbers, columns: Numbers) -> Node:
+    """[n, *places, c] of [n, h, w, c], at rows and columns that are broadcast to each other."""
+    b, (batch, *_, channels), (height, width) = ctx.b, x.type.shape, _sizes(x)
+    count = ctx.product([batch, height * width], f"by_{height * width}")
     index = DType.I32 if isinstance(count, int) and count < 1 << 31 else DType.I64
-    images = b.mul(b.iota((batch, *[1] * at.ndim), 0, index), b.constant(pixels, index))
-    return b.op(K.GATHER, b.reshape(x, (count, channels)), b.add(images, b.constant(at[None], index)))
+    places = b.add(b.mul(_table(b, rows, index), b.constant(width, index)), _table(b, columns, index))
+    first = b.mul(b.iota((batch, *[1] * places.type.rank), 0, index), b.constant(height * width, index))
+    return b.op(K.GATHER, b.reshape(x, (count, channels)), b.add(first, places))
+
+
+def _table(b: Builder, numbers: NDArray[Any], dtype: DType) -> Node:
+    if numbers.size > MOST_NUMBERS:
+        raise UnsupportedError(f"a table of {numbers.size} numbers")
+    return b.constant(numbers, dtype)
