@@ -30,13 +30,16 @@ def executable(
     arena: Sequence[int] = (),
     state: Sequence[tuple[int, int]] = (),
     updated: Sequence[tuple[int, int]] = (),
+    images: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    """The words of an executable; `outputs` are dims, `arena` bytes of segments, `updated` outputs with inputs."""
+    """The words of an executable; `outputs` are dims, `arena` bytes of segments, `updated` outputs with inputs,
+    `images` addresses and bytes of modules."""
     words = [ABI_VERSION, len(arena), *arena, len(outputs)]
     for dims in outputs:
         words += [len(dims), *dims]
     words += [len(state), *itertools.chain.from_iterable(state)]
-    words += [len(updated), *itertools.chain.from_iterable(updated), 0, len(steps)]
+    words += [len(updated), *itertools.chain.from_iterable(updated)]
+    words += [len(images), *itertools.chain.from_iterable(images), len(steps)]
     return words + list(itertools.chain.from_iterable(steps))
 
 

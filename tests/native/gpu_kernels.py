@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from tf_stitch.runtime.executable_format import ABI_VERSION, StepCode
+from tests.native.conftest import executable
+from tf_stitch.runtime.executable import BufferRef
+from tf_stitch.runtime.executable_format import DEVICE_LAUNCH, Space, StepCode
 
 Place: TypeAlias = tuple[int, int]
 """Space and number, or byte, of an operand."""
@@ -46,16 +48,12 @@ class Image:
     def executable(self, outputs: Sequence[Sequence[int]], steps: Sequence[Sequence[int]], arena: Sequence[int] = (),
                    state: Sequence[Place] = ()) -> list[int]:
         """Words of an executable (tf_stitch/runtime/executable_format.py), its outputs float32."""
-        words = [ABI_VERSION, len(arena), *arena, len(outputs)]
-        for dims in outputs:
-            words += [len(dims), *dims]
-        words += [len(state), *(word for one in state for word in one)]
-        words += [1, ctypes.addressof(self.buffer), len(self.buffer), len(steps)]
-        return [*words, *(word for step in steps for word in step)]
+        return executable(outputs, steps, arena, state, images=[(ctypes.addressof(self.buffer), len(self.buffer))])
 
     def launch(self, kernel: str, *operands: Place, threads: int = 1, sizes: Sequence[int] = (), blocks: int = 1,
                cooperative: int = 0, shared: int = 0) -> list[int]:
         """Words of a step."""
-        symbol = ctypes.addressof(self._symbols[kernel])
-        return [StepCode.DEVICE_LAUNCH, 0, symbol, blocks, threads, shared, cooperative, len(operands),
-                *(word for operand in operands for word in operand), len(sizes), *sizes]
+        return [StepCode.DEVICE_LAUNCH, *DEVICE_LAUNCH.words(
+            module=0, symbol=ctypes.addressof(self._symbols[kernel]), grid=blocks, block=threads,
+            dynamic_shared_bytes=shared, cooperative=cooperative, sizes=sizes,
+            args=[BufferRef(Space(space), number) for space, number in operands])]

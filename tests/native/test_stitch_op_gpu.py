@@ -13,6 +13,10 @@ import tensorflow as tf
 
 from tests.native.conftest import ARENA, BARRIER, COPY, FRESH, INPUT, LIBRARY_CALL, OUTPUT, VARIABLE, Regions
 from tests.native.gpu_kernels import Image, Place, entry
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.matrices import contiguous
+from tf_stitch.libraries.gemm import Gemm
+from tf_stitch.libraries.registry import code_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
@@ -43,8 +47,9 @@ def late(source: Place, target: Place, threads: int = 8) -> list[int]:
 
 def matmul(size: int, *operands: tuple[int, int]) -> list[int]:
     """Of square matrices."""
-    layouts = [0, size, size * size] * 3
-    return [LIBRARY_CALL, 0, 1, 1, size, size, size, *layouts, 0, 0, 0, 3,
+    layout = contiguous((size, size))
+    call = Gemm(DType.F32, 1, size, size, size, layout, layout, layout)
+    return [LIBRARY_CALL, code_of(call), *call.record.words(**call.members()), len(operands),
             *(word for operand in operands for word in operand)]
 
 
