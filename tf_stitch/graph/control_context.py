@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, SWITCHES
@@ -24,7 +25,7 @@ def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, 
     """
     contexts: dict[str, Context] = {}
     for name, node in graph.nodes.items():
-        sources = [_of_tensor(graph, contexts, t) for t in node.inputs if t.rpartition(":")[0] in contexts]
+        sources = [context_of(graph, contexts, t) for t in node.inputs if t.rpartition(":")[0] in contexts]
         sources += [contexts[c] for c in node.control_inputs if c in contexts]
         if node.op in MERGES and sources:
             contexts[name] = frozenset.intersection(*sources)
@@ -39,7 +40,8 @@ def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, 
     return contexts
 
 
-def _of_tensor(graph: ImportedGraph, contexts: dict[str, Context], tensor: str) -> Context:
+def context_of(graph: ImportedGraph, contexts: Mapping[str, Context], tensor: str) -> Context:
+    """Of who reads a tensor."""
     name, _, port = tensor.rpartition(":")
     producer = graph.nodes[name]
     if producer.op not in SWITCHES:

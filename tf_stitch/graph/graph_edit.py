@@ -40,7 +40,7 @@ class GraphEdit:
 
     def types(self, name: str) -> list[OutputType]:
         """Types of the outputs of a node of the graph, or of a new one."""
-        return self.new_types.get(name) or self.state.types_of(name)
+        return self.new_types[name] if name in self.new_types else self.state.types_of(name)
 
     def free_name(self, name: str) -> str:
         """The name.

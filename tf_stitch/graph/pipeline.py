@@ -19,6 +19,7 @@ from tf_stitch.graph.function_ends import end_on_host
 from tf_stitch.graph.held_variables import hold
 from tf_stitch.graph.loops.folded_loop import put_back_loops
 from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
+from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.passes.cut_feeds import CutFeeds
 from tf_stitch.graph.passes.fold_loops import FoldLoops
 from tf_stitch.graph.passes.loops_as_ops import LoopsAsOps
@@ -71,6 +72,7 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Graph passes in order."""
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
+        BranchesToSelects(),
         *loop_passes(options),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),

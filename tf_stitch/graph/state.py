@@ -45,6 +45,7 @@ class GraphState:
         sized: folded loops by the name of the node that stands for them.
         native: loops that run as one op each; their nodes have no regions' numbers yet.
         loops: what became of each loop, but for those of `native`.
+        branches: how many became selects.
         before_native: the graph in which the loops of `native` are loops still.
     """
 
@@ -61,6 +62,7 @@ class GraphState:
     sized: FoldedLoops = field(default_factory=dict)
     native: tuple[NativeLoop, ...] = ()
     loops: tuple[LoopEntry, ...] = ()
+    branches: int = 0
     before_native: GraphDef | None = None
 
     @cached_property

@@ -12,6 +12,7 @@ from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import MERGES, NEXT_ITERATIONS
 from tf_stitch.frontend.tensorflow.node_context import Check
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.types import Shape
 
 
 @dataclass
@@ -55,7 +56,7 @@ class ImportedGraph:
     the graph reads and nothing else: all their reads give one value. `handles` maps tensors that carry a
     handle on (into a loop, a branch) to the tensor that made it. `data_sizes` are symbols of dimensions that the
     contents of a tensor decide (Unique, Where): they differ from step to step. `statics` holds the values of integer
-    tensors as far as they are known."""
+    tensors as far as they are known. `variable_shapes` holds, by handle, what the graph says of variables."""
 
     nodes: dict[str, ImportedNode] = field(default_factory=dict)
     owner: dict[Node, str] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class ImportedGraph:
     handles: dict[str, str] = field(default_factory=dict)
     data_sizes: frozenset[str] = frozenset()
     statics: dict[str, NDArray[Any]] = field(default_factory=dict)
+    variable_shapes: dict[str, Shape | None] = field(default_factory=dict)
 
     def value(self, tensor: str) -> Node | None:
         """IR value of a tensor ("node:index", canonical), None if it has none."""

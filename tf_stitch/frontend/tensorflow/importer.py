@@ -91,7 +91,7 @@ class _Importer:
         self._specs: dict[str, tuple[TensorSpec, ...]] = {}
         self._enums: dict[str, tuple[int, ...]] = {}
         self._handles = self._graph.handles
-        self._variable_shapes: dict[str, Shape | None] = {}
+        self._variable_shapes = self._graph.variable_shapes
         self._shape_nodes: set[str] = set()
         self._entrances = entrances(self._defs)
         self.loops = LoopShapes(self._defs, self._shape, self._size, given_up)

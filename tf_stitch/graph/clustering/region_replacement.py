@@ -52,8 +52,6 @@ class RegionReplacement:
         control = {f"^{m}": f"^{names[id(r)]}" for m, r in region_of.items()}
         out = rewired_graph(self.state.graph_def, region_of, nodes, tensor | control)
         out.node.extend(anchors.values())
-        for node in out.node:
-            _drop_colocation(node, region_of)
         for region in regions:
             for member in region.members:
                 if member in self.state.preserved:
@@ -126,14 +124,3 @@ class RegionReplacement:
         if "_class" in original.attr:
             stand_in.attr["_class"].CopyFrom(original.attr["_class"])
         return stand_in
-
-
-def _drop_colocation(node: NodeDef, gone: dict[str, RegionGraph]) -> None:
-    """Colocation with a node that is gone; placement is done already."""
-    if "_class" not in node.attr:
-        return
-    kept = [c for c in node.attr["_class"].list.s if c.decode().removeprefix("loc:@") not in gone]
-    if len(kept) != len(node.attr["_class"].list.s):
-        del node.attr["_class"]
-        if kept:
-            node.attr["_class"].list.s.extend(kept)

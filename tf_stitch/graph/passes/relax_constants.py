@@ -34,7 +34,7 @@ class RelaxConstants:
     def run(self, state: GraphState) -> PassResult[GraphState]:
         nodes, maybe_dead = state.graph_def.node, _behind_branches(state.graph_def)
         waits = _waits(state.graph_def, maybe_dead)
-        left = _left_by_loops(state, maybe_dead)
+        left = _left_behind(state, maybe_dead)
         passed = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
                   if node.name in left or (node.op in _SHAPES and node.name not in maybe_dead)}
         for_passed = any(s.startswith("^") and s[1:] in passed for node in nodes for s in node.input)
@@ -64,9 +64,9 @@ class RelaxConstants:
         return PassResult(state.with_graph(graph_def), True)
 
 
-def _left_by_loops(state: GraphState, maybe_dead: set[str]) -> set[str]:
+def _left_behind(state: GraphState, maybe_dead: set[str]) -> set[str]:
     """Nodes that others wait for and nobody reads, of ops that do nothing; none where that would make many edges."""
-    if not any(loop.steps is not None for loop in state.loops):
+    if not (state.branches or any(loop.steps is not None for loop in state.loops)):
         return set()
     nodes = state.graph_def.node
     read = {producer_of(source) for node in nodes for source in node.input if not source.startswith("^")}

@@ -1,0 +1,219 @@
+"""Both sides of a branch are computed where they only compute and update; what a step leaves is the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.graph.branches import Program, branch_ops
+from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
+from tf_stitch.graph.state import GraphState
+
+X = [np.array(x, np.float32) for x in ([1, 2, 3, 4], [-1, 0, 2, -5], [np.inf, 1, 1, 1], [0, 0, 0, 0], [9, 9, 9, -9])]
+COUNT, SCALE, WEIGHTS = np.int64(0), np.float32(8), np.array([1, -0.0, 3, 4], np.float32)
+
+
+def do(*updates: Callable[[], Any]) -> Callable[[], None]:
+    def branch() -> None:
+        for update in updates:
+            update()
+
+    return branch
+
+
+def loss_scaling(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    """A test of gradients around a test of a counter, as LossScaleOptimizer has them."""
+    count, scale, weights = variables
+
+    def update() -> None:
+        weights.assign_sub(x / scale)
+        tf.cond(count >= 1, do(lambda: count.assign(0), lambda: scale.assign(scale * 2.0)),
+                do(lambda: count.assign_add(1)))
+
+    def back_off() -> None:
+        count.assign(0)
+        scale.assign(scale * 0.5)
+
+    tf.cond(tf.reduce_all(tf.math.is_finite(x)), update, back_off)
+    return [tf.reduce_sum(weights.read_value())]
+
+
+def accumulation(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    """Of gradients, for three steps."""
+    count, total, weights = variables
+    is_last = (count + 1) % 3 == 0
+
+    def step() -> None:
+        weights.assign_sub(tf.clip_by_norm((x + total) / 3.0, 1.0))
+        total.assign(tf.zeros([4]))
+
+    tf.cond(is_last, step, do(lambda: total.assign_add(x)))
+    count.assign_add(1)
+    return [tf.identity(is_last)]
+
+
+def values(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    [weights] = variables
+    positive = x[0] > 0
+    chosen = tf.cond(positive, lambda: x * 2.0, lambda: x - weights)
+    again = tf.cond(positive, lambda: chosen + weights, lambda: tf.cond(x[1] > 0, lambda: chosen, lambda: -chosen))
+    return [chosen, again]
+
+
+def one_after_the_other(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    """Two branches of one predicate: what the second reads, the first has written."""
+    [weights] = variables
+    positive = x[0] > 0
+    tf.cond(positive, do(lambda: weights.assign(x)), do(lambda: weights.assign_add(x)))
+    tf.cond(positive, do(lambda: weights.assign_sub(2.0 * weights)), do(lambda: weights.assign(weights * x)))
+    return [weights.read_value()]
+
+
+def by_one_op(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    weights, momentum = variables
+
+    def update() -> tf.Tensor:
+        tf.raw_ops.ResourceApplyMomentum(var=weights.handle, accum=momentum.handle, lr=0.1, grad=x, momentum=0.9)
+        return tf.reduce_sum(weights.read_value())
+
+    return [tf.cond(x[0] > 0, update, lambda: tf.constant(0.0))]
+
+
+@pytest.mark.parametrize(("function", "first"), [
+    (loss_scaling, [COUNT, SCALE, WEIGHTS]), (accumulation, [COUNT, WEIGHTS * 0, WEIGHTS]), (values, [WEIGHTS]),
+    (one_after_the_other, [WEIGHTS]), (by_one_op, [WEIGHTS, WEIGHTS * 0])], ids=lambda v: getattr(v, "__name__", ""))
+def test_steps_leave_the_same(function: Callable[..., Any], first: list[Any]) -> None:
+    program = Program(function, first)
+    assert branch_ops(program.before)
+    assert not branch_ops(program.after)
+    assert program.state.branches >= 1
+    assert program.state.imported  # every node has its types
+    program.check(X * 2)
+
+
+def random_program(seed: int) -> Program:
+    """Branches in branches over three variables, with what they read, update and give chosen at random."""
+    def body(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+        random = np.random.default_rng(seed)  # tracing reads the same numbers each time
+        def value(variables: list[tf.Variable]) -> tf.Tensor:
+            a, b = ([*variables, x][random.integers(len(variables) + 1)] for _ in range(2))
+            return [lambda: a + b, lambda: a * 0.5 - b, lambda: tf.maximum(a, b), lambda: -a][random.integers(4)]()
+
+        def block(depth: int) -> tf.Tensor:
+            result = x
+            for _ in range(random.integers(1, 4)):
+                kind = random.integers(5 if depth else 3)
+                if kind == 0:
+                    variables[random.integers(3)].assign(value(variables))
+                elif kind == 1:
+                    variable = variables[random.integers(3)]
+                    (variable.assign_add if random.integers(2) else variable.assign_sub)(value(variables))
+                elif kind == 2:
+                    result = result + value(variables)
+                else:
+                    predicate = tf.reduce_sum(value(variables)) > float(random.integers(-2, 3))
+                    result = tf.cond(predicate, lambda: block(depth - 1), lambda: block(depth - 1))
+                    if random.integers(2):  # and the same one again
+                        result = result + tf.cond(predicate, lambda: block(depth - 1), lambda: block(0))
+            return result
+
+        found = tf.cond(tf.reduce_sum(x) > 1.0, lambda: block(2), lambda: block(2))
+        return [found, *(v.read_value() for v in variables)]
+
+    return Program(body, [WEIGHTS, WEIGHTS * 2, WEIGHTS - 3])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_branches_leave_the_same(seed: int) -> None:
+    program = random_program(seed)
+    assert branch_ops(program.before)
+    assert not branch_ops(program.after)
+    random = np.random.default_rng(seed)
+    program.check([random.integers(-3, 4, 4).astype(np.float32) for _ in range(6)])
+
+
+def branching(*sides: Callable[..., Any], predicate: Callable[..., Any] = lambda x: x[0] > 0) -> Program:
+    """A program of one branch and one variable."""
+    def function(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+        return [tf.cond(predicate(x), *(functools.partial(side, x, *variables) for side in sides))]
+
+    return Program(function, [WEIGHTS])
+
+
+def other(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
+    return -x
+
+
+def checked(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
+    with tf.control_dependencies([tf.debugging.Assert(x[1] > 0, [x])]):
+        return x + 1.0
+
+
+def other_rows(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
+    return tf.broadcast_to(-x, [1 << 22, 4])
+
+
+STAY = {
+    "another shape": (lambda x, *_: x[:2], lambda x, *_: x[:3]),
+    "an assertion": (checked, other),
+    "random numbers": (lambda x, *_: x + tf.random.uniform([4]), other),
+    "a matmul": (lambda x, *_: tf.linalg.matvec(x[:, None] * tf.ones([1, 4]), x), other),
+    "rows by number": (lambda x, weights: tf.gather(weights, tf.cast(x, tf.int32)), other),
+    "much for nothing": (lambda x, *_: tf.broadcast_to(x, [1 << 22, 4]), other_rows),
+}
+
+
+@pytest.mark.parametrize("what", STAY)
+def test_what_may_not_run_for_nothing_stays_a_branch(what: str) -> None:
+    program = branching(*STAY[what])
+    assert branch_ops(program.after) == branch_ops(program.before) != []
+    assert program.state.branches == 0
+
+
+def test_a_variable_whose_shape_is_not_known() -> None:
+    def function(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+        tf.cond(x[0] > 0, do(lambda: variables[0].assign(x[:2])), do())
+        return [x + 1.0]
+
+    program = Program(function, [WEIGHTS], any_shape=True)
+    assert branch_ops(program.after) == branch_ops(program.before) != []
+
+
+def test_what_is_expected_may_be_large() -> None:
+    """Gradients are finite but for few steps."""
+    def function(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+        [weights, other] = variables
+        tf.cond(tf.reduce_all(x > 0) if expected else x[0] > 0, do(lambda: weights.assign_add(weights * x[0])),
+                do(lambda: other.assign(x)))
+        return [x + 1.0]
+
+    for expected in (True, False):
+        program = Program(function, [np.ones([1 << 23, 4], np.float32), WEIGHTS])
+        assert program.before
+        assert bool(branch_ops(program.after)) is not expected
+
+
+def test_a_branch_in_a_branch_that_stays() -> None:
+    """It is chosen where it is alive."""
+    program = branching(lambda x, w: checked(tf.cond(x[1] > 1, lambda: x + w, lambda: x - w)), other)
+    before, after = branch_ops(program.before), branch_ops(program.after)
+    assert set(after) < set(before)
+    assert program.state.branches == 1
+    program.check(X)
+
+
+def test_on_a_cpu_nobody_asks() -> None:
+    program = Program(values, [WEIGHTS])
+    state = GraphState(program.before, lambda name: [], frozenset())
+    assert BranchesToSelects().run(state).graph is state
+
+
+def test_who_asks_whether_a_variable_is_there_does_not_read_it_otherwise() -> None:
+    program = branching(lambda x, w: x + w, other, predicate=lambda x: tf.raw_ops.VarIsInitializedOp(
+        resource=tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[4], shared_name="nowhere")))
+    assert branch_ops(program.after)

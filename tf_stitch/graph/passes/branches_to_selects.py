@@ -1,0 +1,189 @@
+"""If-conversion: both sides of a branch are computed, and selects choose."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
+from tf_stitch.frontend.tensorflow.dtypes import to_enum
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
+from tf_stitch.graph.branches import ASSIGNMENTS, Branches, Sides, branches_of
+from tf_stitch.graph.control_context import frame_names
+from tf_stitch.graph.graph_edit import GraphEdit
+from tf_stitch.graph.graph_item import OutputType
+from tf_stitch.graph.state import GraphState
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.pass_manager import PassResult
+
+_TRUTH: OutputType = (to_enum(DType.BOOL), ())
+_SUM = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
+
+
+@dataclass(frozen=True)
+class BranchesToSelects:
+    """On a GPU a branch asks the host, which waits for all work before it, and ends a region. Where both sides only
+    compute, as graph.branches says, and update variables - an optimizer behind a test of its gradients, or in every
+    fourth step - both are computed, and what a side that is not taken would assign is what the variable had.
+    """
+
+    name: str = "branches_to_selects"
+
+    def run(self, state: GraphState) -> PassResult[GraphState]:
+        if state.device_type != "GPU" or not any(node.op in SWITCHES for node in state.graph_def.node):
+            return PassResult(state, False)
+        branches = branches_of(state.imported, frame_names(state.graph_def))
+        if not branches.predicates:
+            return PassResult(state, False)
+        after = replace(_Conversion(state, branches).applied(), branches=len(branches.predicates))
+        return PassResult(after, True)
+
+
+class _Conversion:
+    """An edit of a graph, node by node in order."""
+
+    def __init__(self, state: GraphState, branches: Branches) -> None:
+        self._graph, self._branches = state.imported, branches
+        self._edit = GraphEdit(state)
+        self._taken: dict[Sides, str] = {}
+        self._firsts: dict[str, list[NodeDef]] = {}
+        """Update of variables -> the reads that come before it."""
+        self._replaced: dict[str, NodeDef] = {}
+        self._skipped: dict[str, list[str]] = {}
+        """What passed a handle on -> what it waited for."""
+        self._numbers = itertools.count()
+
+    def applied(self) -> GraphState:
+        """The graph with all of it done."""
+        for node in self._graph.nodes.values():
+            inside = node.name in self._branches.sides
+            switch = node.op in SWITCHES and node.inputs[1] in self._branches.predicates
+            if (inside or switch) and f"{node.name}:0" in self._graph.handles:
+                self._skip(node, ports=2 if switch else 1)
+            elif switch:
+                self._replace(node, "Identity", node.inputs[:1])
+                self._edit.renamed[f"{node.name}:1"] = f"{node.name}:0"
+            elif node.name in self._branches.merges:
+                self._choose_value(node)
+            elif inside and node.writes:
+                (self._assign if node.op in ASSIGNMENTS else self._put_back)(node)
+            elif inside:
+                self._replace(node, node.op, node.inputs)
+        for sides in self._both_sides():
+            self._follow_each_other(sides)
+        return self._edit.applied()
+
+    def _skip(self, node: ImportedNode, ports: int) -> None:
+        """Handles are read where they come from, or a region's would wait for its predicate; who waited still does."""
+        self._skipped[node.name] = self._controls(node)
+        self._edit.gone.add(node.name)
+        self._edit.renamed.update({f"{node.name}:{port}": node.inputs[0] for port in range(ports)})
+
+    def _choose_value(self, merge: ImportedNode) -> None:
+        if merge.name in self._branches.values:
+            self._replace(merge, "SelectV2", self._branches.merges[merge.name])
+            return
+        self._replace(merge, "NoOp", waits(dict.fromkeys(map(producer_of, merge.inputs)))).attr.clear()
+
+    def _assign(self, update: ImportedNode) -> None:
+        """What is assigned is chosen."""
+        handle, value = update.inputs
+        had, kind = self._read(update, handle)
+        if update.op in _SUM:
+            value = self._add(update, "sum", _SUM[update.op], [had, value], [kind], T=kind[0])
+        chosen = self._add(update, "chosen", "SelectV2", [self._taken_at(update), value, had], [kind], T=kind[0])
+        self._replace(update, "AssignVariableOp", [handle, chosen])
+
+    def _put_back(self, update: ImportedNode) -> None:
+        """Variables are assigned what they had behind an op that updates several; who waits for it waits for that."""
+        handles = [tensor for tensor in update.inputs if self._origin(tensor) in update.writes]
+        had = [self._read(update, handle) for handle in handles]
+        done = self._add(update, "update", update.op, [*update.inputs, *waits(read for read, _ in had)], [])
+        self._edit.new[-1].attr.MergeFrom(self._edit.defs[update.name].attr)
+        for handle, (before, kind) in zip(handles, had, strict=True):
+            new = self._add(update, "new", "ReadVariableOp", [handle, f"^{done}"], [kind], dtype=kind[0])
+            chosen = self._add(update, "chosen", "SelectV2", [self._taken_at(update), new, before], [kind], T=kind[0])
+            done = self._add(update, "put_back", "AssignVariableOp", [handle, chosen], [], dtype=kind[0])
+        self._replace(update, "NoOp", waits([done])).attr.clear()
+
+    def _read(self, update: ImportedNode, handle: str) -> tuple[str, OutputType]:
+        """What a variable has when all is there that an update needs."""
+        value = update.writes[self._origin(handle)].type
+        kind = to_enum(value.dtype), value.dims
+        data = dict.fromkeys(p for p in map(producer_of, update.inputs) if p not in self._skipped)
+        before = waits((*data, *self._controls(update)))
+        name = self._add(update, "had", "ReadVariableOp", [handle, *before], [kind], dtype=kind[0])
+        self._firsts.setdefault(update.name, []).append(self._edit.new[-1])
+        return name, kind
+
+    def _taken_at(self, node: ImportedNode) -> str:
+        """The tensor that says whether a node would run."""
+        return self._all_of(self._branches.sides[node.name], node)
+
+    def _all_of(self, sides: Sides, node: ImportedNode) -> str:
+        if sides not in self._taken:
+            [*before, (predicate, is_true)] = sides
+            taken = predicate if is_true else self._add(node, "not", "LogicalNot", [predicate], [_TRUTH])
+            if before:
+                taken = self._add(node, "and", "LogicalAnd", [self._all_of(tuple(before), node), taken], [_TRUTH])
+            self._taken[sides] = taken
+        return self._taken[sides]
+
+    def _both_sides(self) -> Iterator[list[ImportedNode]]:
+        """For each branch and variable nodes that read or update it on both sides, in order, if any updates it."""
+        found: dict[tuple[str, str], dict[str, bool]] = {}
+        for name, sides in self._branches.sides.items():
+            node = self._graph.nodes[name]
+            for predicate, is_true in sides:
+                for handle in dict.fromkeys((*node.reads, *node.writes)):
+                    found.setdefault((predicate, handle), {})[name] = is_true
+        for names in found.values():
+            nodes = [self._graph.nodes[name] for name in names]
+            if len(set(names.values())) == 2 and any(node.writes for node in nodes):
+                yield nodes
+
+    def _follow_each_other(self, nodes: Sequence[ImportedNode]) -> None:
+        for before, after in itertools.pairwise(nodes):
+            for first in self._firsts.get(after.name) or [self._replace(after, after.op, after.inputs)]:
+                first.input.append(f"^{before.name}")
+
+    def _controls(self, node: ImportedNode) -> list[str]:
+        """Names of what a node waits for, itself or for a handle."""
+        through = [*node.control_inputs, *(p for p in map(producer_of, node.inputs) if p in self._skipped)]
+        return list(dict.fromkeys(w for name in through for w in self._skipped.get(name, [name])))
+
+    def _origin(self, tensor: str) -> str:
+        return self._graph.handles.get(tensor, tensor)
+
+    def _replace(self, node: ImportedNode, op: str, inputs: Sequence[str]) -> NodeDef:
+        """A node with the name, the control inputs and the attributes of another, and a result of its first's type."""
+        if node.name not in self._replaced:
+            made = self._replaced[node.name] = NodeDef()
+            made.CopyFrom(self._edit.defs[node.name])
+            made.op = op
+            made.input[:] = [*inputs, *waits(self._controls(node))]
+            made.attr.pop("N", None)
+            self._edit.gone.add(node.name)
+            self._edit.new.append(made)
+            self._edit.new_types[node.name] = self._edit.state.types_of(node.name)[:1]
+        return self._replaced[node.name]
+
+    def _add(self, beside: ImportedNode, name: str, op: str, inputs: Sequence[str], kinds: list[OutputType],
+             **types: int) -> str:
+        """The name of a new node, on the device of another and named after it."""
+        number = next(self._numbers)
+        made = NodeDef(name=self._edit.free_name(f"{beside.name}/tfs_{name}_{number}"), op=op, input=inputs,
+                       device=beside.device)
+        for attr, enum in types.items():
+            made.attr[attr].type = enum
+        self._edit.new.append(made)
+        self._edit.new_types[made.name] = kinds
+        return str(made.name)
+
+
+def waits(names: Iterable[str]) -> list[str]:
+    """Control inputs."""
+    return [f"^{name}" for name in names]
