@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from models.network import Network
+from models.network import Network, with_loss_scaling
 
 NAMES = ("GPT2", "Llama", "BERT", "ViT", "T5", "MoE")
 PATCH = 16
@@ -56,7 +56,7 @@ def build(name: str, config: Config | None = None) -> Network:
     make: Callable[[Config], keras.Model] = {"GPT2": _gpt2, "Llama": _llama, "BERT": _bert, "ViT": _vit, "T5": _t5,
                                              "MoE": _moe}[name]
     model = make(config)
-    optimizer = keras.optimizers.AdamW(1e-4)
+    optimizer = with_loss_scaling(keras.optimizers.AdamW(1e-4))
     optimizer.build(model.trainable_variables)
 
     def draw(random: np.random.Generator, size: int) -> tuple[Any, ...]:

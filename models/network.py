@@ -11,6 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 
+def with_loss_scaling(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """The optimizer, which scales losses where Keras' `compile` would have it so."""
+    half = keras.config.dtype_policy().name == "mixed_float16"
+    return keras.optimizers.LossScaleOptimizer(optimizer) if half else optimizer
+
+
 @dataclass(frozen=True)
 class Network:
     """A network with its optimizer.
@@ -29,8 +35,9 @@ class Network:
         """One step; the loss before it."""
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(self.loss(wanted, tf.cast(self._call(given, True), tf.float32)))
+            scaled = self.optimizer.scale_loss(loss)
         weights = self.model.trainable_variables
-        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        self.optimizer.apply(tape.gradient(scaled, weights), weights)
         return loss
 
     def infer(self, *given: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from models.network import Network
+from models.network import Network, with_loss_scaling
 from models.unet import unet
 
 APPLICATIONS = ("ResNet50", "MobileNetV3Large", "EfficientNetB0", "ConvNeXtTiny", "DenseNet121")
@@ -43,6 +43,6 @@ def network(model: keras.Model, inputs: tuple[tuple[int, ...], ...], loss: Calla
             return (random.integers(0, shape[0], size), *given)
         return (random.standard_normal((size, *shape)).astype(np.float32), *given)
 
-    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+    optimizer = with_loss_scaling(keras.optimizers.SGD(0.01, momentum=0.9))
     optimizer.build(model.trainable_variables)
     return Network(model, optimizer, loss, draw)
