@@ -21,7 +21,7 @@ from tf_stitch.libraries.registry import LIBRARIES, code_of, library_of
 
 B = Builder()
 ATTRS = ConvolutionAttrs((2, 1), (1, 1), (1, 0), 2)
-SIZES = ConvolutionSizes(n=2, h=9, w=8, c=4, k=6, r=3, s=2, p=5, q=7)
+SIZES = ConvolutionSizes(n=2, c=4, k=6, image=(9, 8), window=(3, 2), windows=(5, 7))
 KINDS = {ConvolutionPass.FORWARD: K.CONVOLUTION, ConvolutionPass.INPUT_GRADIENT: K.CONVOLUTION_INPUT_GRAD,
          ConvolutionPass.FILTER_GRADIENT: K.CONVOLUTION_FILTER_GRAD}
 IMAGES, FILTERS, RESULTS = (2, 9, 8, 4), (6, 3, 2, 2), (2, 5, 7, 6)
@@ -53,7 +53,8 @@ def test_words(which: ConvolutionPass) -> None:
     call = bound.call
     assert call == Convolution(which, DType.F16, SIZES, node.attrs)  # type: ignore[arg-type]
     assert LIBRARIES[code_of(call)] is CUDNN
-    assert call.record.words(**call.members()) == [int(which), 19, 2, 9, 8, 4, 6, 3, 2, 5, 7, 2, 2, 1, 1, 1, 1, 0]
+    assert call.record.words(**call.members()) == [
+        int(which), 19, 2, 4, 6, 2, *(2, 9, 8), *(2, 3, 2), *(2, 5, 7), *(2, 2, 1), *(2, 1, 1), *(2, 1, 0)]
     assert call.operand_bytes() == [2 * t.numel for t in (*(o.type for o in node.operands), node.type)]
     assert call.domain == (node.type.numel // node.type.dims[-1], node.type.dims[-1])
     assert call.at_hand() == call
@@ -68,6 +69,31 @@ def test_reference(which: ConvolutionPass) -> None:
     call = Convolution(which, DType.F32, SIZES, node.attrs)  # type: ignore[arg-type]
     call.reference([x.reshape(-1).view(np.uint8) for x in (*operands, out)])
     np.testing.assert_allclose(out, node.info.reference(node.attrs, *operands), rtol=1e-5, atol=1e-5)
+
+
+VOLUMES = ConvolutionAttrs((1, 2, 1), (2, 1, 1), (0, 1, 2), 1)
+
+
+def volumes() -> tuple[Node, Node, Node]:
+    """A convolution of images of three axes, and its gradients."""
+    x, w, y = (B.input(f"{name}:0", DType.F32, shape) for name, shape in
+               (("x", (2, 5, 4, 3, 4)), ("w", (6, 2, 3, 3, 4)), ("y", (2, 3, 2, 5, 6))))
+    return (B.convolution(K.CONVOLUTION, x, w, VOLUMES),
+            B.convolution(K.CONVOLUTION_INPUT_GRAD, y, w, replace(VOLUMES, size=(5, 4, 3))),
+            B.convolution(K.CONVOLUTION_FILTER_GRAD, x, y, replace(VOLUMES, size=(2, 3, 3))))
+
+
+def test_of_three_axes() -> None:
+    graph = region("g", [B.exp(node) for node in volumes()])
+    built = compiled(graph, H200)
+    sizes = "float32 [2,5,4,3,4]x[6,2,3,3] strides 1x2x1 dilations 2x1x1 padding 0x1x2"
+    assert {str(call.call) for call in built.calls} == {
+        f"convolution {which} {sizes}" for which in ("forward", "input_gradient", "filter_gradient")}
+    [words] = [call.call.record.words(**call.call.members()) for call in built.calls if "forward" in str(call.call)]
+    assert words == [0, 1, 2, 4, 6, 1, *(3, 5, 4, 3), *(3, 2, 3, 3), *(3, 3, 2, 5), *(3, 1, 2, 1), *(3, 2, 1, 1),
+                     *(3, 0, 1, 2)]
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
 
 
 def test_a_tensor_beyond_32_bits_is_too_large() -> None:
@@ -126,6 +152,8 @@ def test_times_of_depthwise_ones(kind: K, us: float) -> None:
 def test_what_was_not_timed() -> None:
     assert CUDNN.measured_us(depthwise(K.CONVOLUTION, DType.F64), H200.profile) is None
     assert CUDNN.measured_us(node_of(ConvolutionPass.FORWARD), H200.profile) is None
+    x, w = B.input("x:0", DType.F32, (2, 8, 28, 28, 64)), B.input("w:0", DType.F32, (64, 3, 3, 3, 1))
+    assert CUDNN.measured_us(B.convolution(K.CONVOLUTION, x, w, replace(VOLUMES, groups=64)), H200.profile) is None
 
 
 def test_strided_gradients_of_images_are_slow() -> None:

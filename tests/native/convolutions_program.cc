@@ -29,7 +29,13 @@ void* const kStream = reinterpret_cast<void*>(7);
 
 // Images [n, 9, 10, 8], filters [16, 3, 2, 4], results [n, 5, 9, 16].
 ConvolutionSpec Spec(std::int64_t n, ConvolutionPass pass, int type = tensorflow::DT_FLOAT) {
-  return {pass, type, n, 9, 10, 8, 16, 3, 2, 5, 9, 2, 2, 1, 1, 1, 1, 0};
+  return {pass, type, n, 8, 16, 2, {9, 10}, {3, 2}, {5, 9}, {2, 1}, {1, 1}, {1, 0}};
+}
+
+// Images [2, 7, 9, 10, 8], filters [16, 2, 3, 2, 8], results [2, 6, 5, 9, 16].
+ConvolutionSpec OfVolumes() {
+  return {ConvolutionPass::kForward, tensorflow::DT_FLOAT, 2, 8, 16, 1, {7, 9, 10}, {2, 3, 2}, {6, 5, 9}, {1, 2, 1},
+          {1, 1, 1}, {0, 1, 0}};
 }
 
 std::shared_ptr<DeviceCall> Find(const ConvolutionSpec& spec, unsigned unaligned = 0, std::size_t ample = 0) {
@@ -52,18 +58,32 @@ void Run(const char* library) {
   const auto needs = reinterpret_cast<void (*)(int, std::int64_t)>(dlsym(fake, "fake_workspace"));
   const auto pointer = reinterpret_cast<void* (*)(int)>(dlsym(fake, "fake_pointer"));
   const auto tensor = reinterpret_cast<std::int64_t (*)(int, int, int)>(dlsym(fake, "fake_tensor"));
+  const auto attribute = reinterpret_cast<std::int64_t (*)(int, int)>(dlsym(fake, "fake_convolution"));
   char memory[3];
   void* arguments[] = {&memory[0], &memory[1], &memory[2]};
 
   const char* const roles[] = {"image", "filter", "result"};
+  const auto print_tensors = [&](int rank) {
+    for (int role = 0; role < 3; ++role) {
+      std::printf("%s:", roles[role]);
+      for (int i = 0; i < rank; ++i) std::printf(" %d", static_cast<int>(tensor(role, 902, i)));
+      std::printf(" at");
+      for (int i = 0; i < rank; ++i) std::printf(" %d", static_cast<int>(tensor(role, 903, i)));
+      std::printf(", aligned to %d\n", static_cast<int>(tensor(role, 900, 0)));
+    }
+  };
+  const auto print_convolution = [&](int axes) {
+    for (int name = 102; name < 106; ++name) {
+      for (int i = 0; i < axes; ++i) std::printf("%s%d", i == 0 ? "" : " x ", static_cast<int>(attribute(name, i)));
+      std::printf(name < 105 ? ", " : " along %d axes\n", static_cast<int>(attribute(106, 0)));
+    }
+  };
   Find(Spec(4, ConvolutionPass::kFilterGradient), /*unaligned=*/2);
-  for (int role = 0; role < 3; ++role) {
-    std::printf("%s:", roles[role]);
-    for (int i = 0; i < 4; ++i) std::printf(" %d", static_cast<int>(tensor(role, 902, i)));
-    std::printf(" at");
-    for (int i = 0; i < 4; ++i) std::printf(" %d", static_cast<int>(tensor(role, 903, i)));
-    std::printf(", aligned to %d\n", static_cast<int>(tensor(role, 900, 0)));
-  }
+  print_tensors(4);
+  print_convolution(2);
+  Find(OfVolumes());
+  print_tensors(5);
+  print_convolution(3);
   for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
                           ConvolutionPass::kFilterGradient}) {
     Find(Spec(4, pass))->Run(reinterpret_cast<CUstream>(kStream), arguments, nullptr, false);

@@ -22,6 +22,7 @@ void* stream_set = nullptr;
 std::map<int, std::vector<int>> notes;  // by configuration
 std::vector<std::int64_t> workspaces(kConfigs, 0);
 std::map<int, std::vector<std::int64_t>> tensors[3];  // last finalized, by number
+std::map<int, std::vector<std::int64_t>> convolution;  // last finalized
 std::vector<void*> pointers;
 std::vector<std::int64_t> numbers;
 
@@ -46,6 +47,8 @@ void* fake_pointer(int number) {
 // Of tensor `number`: attribute `name` at `i`.
 std::int64_t fake_tensor(int number, int name, int i) { return tensors[number].at(name).at(i); }
 
+std::int64_t fake_convolution(int name, int i) { return convolution.at(name).at(i); }
+
 std::size_t cudnnGetVersion() { return 90100; }
 int cudnnCreate(void** handle) { return *handle = &live, 0; }
 int cudnnSetStream(void*, void* stream) { return stream_set = stream, 0; }
@@ -54,6 +57,7 @@ int cudnnBackendDestroyDescriptor(void* made) { return delete static_cast<Made*>
 
 int cudnnBackendFinalize(void* descriptor) {
   auto* made = static_cast<Made*>(descriptor);
+  if (made->type == 1) convolution = made->numbers;
   if (made->type == 17) tensors[made->numbers.at(906).at(0)] = made->numbers;
   return made->type == 5 && made->config == kUnfit ? 3000 : 0;
 }

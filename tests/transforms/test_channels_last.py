@@ -113,6 +113,35 @@ def test_single_elements_are_views() -> None:
     assert transposes(check(B.reshape(B.exp(convolution(x)), (2, 3)))) == 1
 
 
+def volumes(x: Node, name: str = "w") -> Node:
+    """A convolution of images [n, c, d, h, w]."""
+    filters = B.input(f"{name}:0", DType.F64, (3, 2, 1, 3, x.type.dims[1]))
+    attrs = ConvolutionAttrs((1, 1, 1), (1, 1, 1), (1, 0, 1), 1)
+    return B.transpose(B.convolution(K.CONVOLUTION, B.transpose(x, (0, 2, 3, 4, 1)), filters, attrs), (0, 4, 1, 2, 3))
+
+
+def test_of_three_axes() -> None:
+    """Statistics, a bias, a slice, a pad, a concat and a broadcast, beside images of two axes, which are broadcast."""
+    y = volumes(B.input("x:0", DType.F64, (2, 3, 4, 4, 5)))
+    scale = B.reshape(B.input("scale:0", DType.F64, (3,)), (1, 3, 1, 1, 1))
+    y = B.mul(B.sub(y, B.mean(y, (0, 2, 3, 4), keepdims=True)), scale)
+    y = B.concat([B.slice(y, (0, 1, 0, 2, 0), (1, 1, 2, 1, 1), (2, 2, 3, 2, 5)), B.broadcast(
+        B.reshape(B.sum(y, (2, 3, 4)), (2, 3, 1, 1, 1)), (2, 3, 3, 2, 5))], 1)
+    y = B.pad(y, B.constant(1, DType.F64), (0, 0, 1, 1, 0), (0, 0, 0, 1, 0))
+    changed = check(volumes(y, "v"))
+    assert transposes(changed) == 2
+    flat = B.transpose(B.input("z:0", DType.F64, (3, 4, 6, 6)), FIRST)
+    y = B.add(volumes(B.input("x:0", DType.F64, (2, 3, 5, 4, 6))), B.exp(flat))
+    check(B.exp(y), B.exp(convolution(flat, "v")))
+
+
+def test_turns_of_other_ranks_than_convolutions_stay() -> None:
+    turned = B.transpose(B.input("v:0", DType.F64, (2, 2, 4, 5, 3)), (0, 4, 1, 2, 3))
+    changed = check(B.exp(turned), convolution(images()))
+    [exp] = [n for n in changed.nodes() if n.kind is K.EXP]
+    assert exp.operands[0].kind is K.TRANSPOSE
+
+
 def test_statistics_of_channels_stay_vectors() -> None:
     """Of four axes as TensorFlow has them, and of a single image of a single element."""
     y = convolution(images())

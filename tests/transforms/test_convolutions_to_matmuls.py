@@ -33,8 +33,19 @@ def changed(node: Node) -> TensorGraph:
     return result
 
 
+def of_volumes() -> list[Node]:
+    """Convolutions by filters of one element, and gradients of them."""
+    attrs = ConvolutionAttrs((1, 1, 1), (1, 2, 1), (0, 0, 0), 1)
+    x, y = B.input("x:0", DType.F64, (2, 3, 4, 5, 3)), B.input("y:0", DType.F64, (2, 3, 4, 5, 6))
+    w = B.transpose(B.input("w:0", DType.F64, (1, 1, 1, 3, 6)), (4, 0, 1, 2, 3))
+    filters = B.convolution(K.CONVOLUTION_FILTER_GRAD, x, y, replace(attrs, size=(1, 1, 1)))
+    return [B.convolution(K.CONVOLUTION, x, w, attrs),
+            B.convolution(K.CONVOLUTION_INPUT_GRAD, y, w, replace(attrs, size=(3, 4, 5))), filters,
+            B.transpose(filters, (1, 2, 3, 4, 0))]
+
+
 @pytest.mark.parametrize("node", [
-    *(B.convolution(K.CONVOLUTION, X, w, ATTRS) for w in (AS_TENSORFLOW, AS_OURS)),
+    *of_volumes(), *(B.convolution(K.CONVOLUTION, X, w, ATTRS) for w in (AS_TENSORFLOW, AS_OURS)),
     *(B.convolution(K.CONVOLUTION_INPUT_GRAD, Y, w, replace(ATTRS, size=(4, 5))) for w in (AS_TENSORFLOW, AS_OURS)),
     FILTER_GRAD, B.transpose(FILTER_GRAD, (1, 2, 3, 0))], ids=str)
 def test_they_are_matmuls_of_what_lies_there(node: Node) -> None:

@@ -1,8 +1,9 @@
-"""Static convolutions of images and their gradients: sizes."""
+"""Static convolutions of images of any number of axes, and their gradients: sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
@@ -11,17 +12,14 @@ from tf_stitch.ir.op_kinds import OpKind
 
 @dataclass(frozen=True)
 class ConvolutionSizes:
-    """Of a convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k]."""
+    """Of a convolution of images [n, *image, c] by filters [k, *window, c / groups] to results [n, *windows, k]."""
 
     n: int
-    h: int
-    w: int
     c: int
     k: int
-    r: int
-    s: int
-    p: int
-    q: int
+    image: tuple[int, ...]
+    window: tuple[int, ...]
+    windows: tuple[int, ...]
 
 
 def sizes_of(node: Node) -> ConvolutionSizes:
@@ -31,7 +29,7 @@ def sizes_of(node: Node) -> ConvolutionSizes:
     image, filters, out = {OpKind.CONVOLUTION: (first, second, result),
                            OpKind.CONVOLUTION_INPUT_GRAD: (result, second, first),
                            OpKind.CONVOLUTION_FILTER_GRAD: (first, result, second)}[node.kind]
-    return ConvolutionSizes(*image, *filters[:3], *out[1:3])
+    return ConvolutionSizes(image[0], image[-1], filters[0], image[1:-1], filters[1:-1], out[1:-1])
 
 
 def is_depthwise(node: Node) -> bool:
@@ -45,7 +43,7 @@ def multiplications_of(node: Node) -> int:
     """Of elements of an image by those of filters, in a static convolution or a gradient of one."""
     assert isinstance(node.attrs, ConvolutionAttrs)
     z = sizes_of(node)
-    return z.n * z.p * z.q * z.k * z.r * z.s * (z.c // node.attrs.groups)
+    return z.n * z.k * prod(z.windows) * prod(z.window) * (z.c // node.attrs.groups)
 
 
 def terms_of(node: Node) -> int:

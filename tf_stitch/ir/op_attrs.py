@@ -185,13 +185,13 @@ class DotAttrs(Attrs):
 
 @dataclass(frozen=True)
 class ConvolutionAttrs(Attrs):
-    """Of a convolution of images, and of its gradients. Height comes before width.
+    """Of a convolution of images of two or three axes, and of its gradients: depth, height, width.
 
     Attributes:
         strides, dilations: elements from one window to the next, and between neighbours of a window.
         padding: zeros on either side of the image.
         groups: into which channels and filters fall; each group's filters read its channels.
-        size: height and width of the gradient's result: of the image, or of the filters; empty: no gradient.
+        size: of the gradient's result along these axes: of the image, or of the filters; empty: no gradient.
     """
 
     strides: tuple[int, ...]

@@ -261,40 +261,40 @@ def dot(types: Types, attrs: oa.Attrs) -> TensorType:
 
 
 def convolution(types: Types, attrs: oa.Attrs) -> TensorType:
-    """Images [n, h, w, c] by filters [k, r, s, c / groups] -> [n, p, q, k]."""
+    """Images [n, *image, c] by filters [k, *window, c / groups] -> [n, *windows, k]."""
     a = cast(oa.ConvolutionAttrs, attrs)
     image, filters = types
     _require_convolution(image, filters, a)
     _require(not a.size, "a convolution has no size of its own")
-    _require(filters.shape[3] == _group(image.shape[3], a.groups), f"{filters} do not fit the channels of {image}")
+    _require(filters.shape[-1] == _group(image.shape[-1], a.groups), f"{filters} do not fit the channels of {image}")
     _group(filters.shape[0], a.groups)
-    return TensorType(image.dtype, (image.shape[0], *windows(a, image.shape[1:3], filters.shape[1:3]),
+    return TensorType(image.dtype, (image.shape[0], *windows(a, image.shape[1:-1], filters.shape[1:-1]),
                                     filters.shape[0]))
 
 
 def convolution_input_grad(types: Types, attrs: oa.Attrs) -> TensorType:
-    """Gradient of a convolution's result [n, p, q, k], filters [k, r, s, c / groups] -> that of its images."""
+    """Gradient of a convolution's result [n, *windows, k], filters [k, *window, c / groups] -> that of its images."""
     a = cast(oa.ConvolutionAttrs, attrs)
     grad, filters = types
     _require_convolution(grad, filters, a)
-    _require_result(grad, windows(a, a.size, filters.shape[1:3]))
-    _require(filters.shape[0] == grad.shape[3], f"{filters} do not give {grad}")
+    _require_result(grad, windows(a, a.size, filters.shape[1:-1]))
+    _require(filters.shape[0] == grad.shape[-1], f"{filters} do not give {grad}")
     _group(filters.shape[0], a.groups)
-    channels = filters.shape[3]
+    channels = filters.shape[-1]
     _require(isinstance(channels, int), f"{filters} have an unknown number of channels")
     return TensorType(grad.dtype, (grad.shape[0], *a.size, cast(int, channels) * a.groups))
 
 
 def convolution_filter_grad(types: Types, attrs: oa.Attrs) -> TensorType:
-    """Images [n, h, w, c], gradient of a convolution's result [n, p, q, k] -> that of its filters."""
+    """Images [n, *image, c], gradient of a convolution's result [n, *windows, k] -> that of its filters."""
     a = cast(oa.ConvolutionAttrs, attrs)
     image, grad = types
     _require_convolution(image, grad, a)
-    _require_result(grad, windows(a, image.shape[1:3], a.size))
+    _require_result(grad, windows(a, image.shape[1:-1], a.size))
     known = isinstance(image.shape[0], int) and isinstance(grad.shape[0], int)
     _require(not known or image.shape[0] == grad.shape[0], f"{image} and {grad} are of different batches")
-    _group(grad.shape[3], a.groups)
-    return TensorType(image.dtype, (grad.shape[3], *a.size, _group(image.shape[3], a.groups)))
+    _group(grad.shape[-1], a.groups)
+    return TensorType(image.dtype, (grad.shape[-1], *a.size, _group(image.shape[-1], a.groups)))
 
 
 def windows(attrs: oa.ConvolutionAttrs, image: Sequence[Dim], window: Sequence[Dim]) -> tuple[int, ...]:
@@ -303,7 +303,7 @@ def windows(attrs: oa.ConvolutionAttrs, image: Sequence[Dim], window: Sequence[D
     Raises:
         TypeRuleError: none do, or a size is unknown.
     """
-    _require(len(image) == len(window) == 2, "a convolution is of two axes")
+    _require(len(image) == len(window) == len(attrs.strides), "sizes of a convolution are of different axes")
     found = []
     for size, extent_, stride, dilation, padding in zip(image, window, attrs.strides, attrs.dilations, attrs.padding,
                                                         strict=True):
@@ -316,14 +316,15 @@ def windows(attrs: oa.ConvolutionAttrs, image: Sequence[Dim], window: Sequence[D
 
 def _require_convolution(one: TensorType, other: TensorType, attrs: oa.ConvolutionAttrs) -> None:
     _require(one.dtype is other.dtype and one.dtype.is_float, f"operand types of a convolution: {one} and {other}")
-    _require(one.rank == other.rank == 4, f"ranks of a convolution: {one} and {other}")
-    pairs = (attrs.strides, attrs.dilations, attrs.padding)
-    _require(all(len(pair) == 2 for pair in pairs) and min(*attrs.strides, *attrs.dilations, attrs.groups) > 0
+    _require(one.rank == other.rank in (4, 5), f"ranks of a convolution: {one} and {other}")
+    along = (attrs.strides, attrs.dilations, attrs.padding)
+    _require(all(len(values) == one.rank - 2 for values in along)
+             and min(*attrs.strides, *attrs.dilations, attrs.groups) > 0
              and min(attrs.padding) >= 0, f"a convolution with {attrs.text}")
 
 
 def _require_result(grad: TensorType, wanted: tuple[int, ...]) -> None:
-    _require(grad.shape[1:3] == wanted, f"{grad} is no result of {wanted[0]} x {wanted[1]} windows")
+    _require(grad.shape[1:-1] == wanted, f"{grad} is no result of {' x '.join(map(str, wanted))} windows")
 
 
 def _group(channels: Dim, groups: int) -> int:

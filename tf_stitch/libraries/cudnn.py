@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -19,7 +19,7 @@ from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, in_memory
-from tf_stitch.runtime.words import MOST_INT32, Choice, Number, Record
+from tf_stitch.runtime.words import MOST_INT32, Choice, Number, Numbers, Record
 
 TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
 """Element types of convolutions, as tensorflow.DataType numbers them."""
@@ -47,15 +47,15 @@ _STRIDED_DEPTHWISE_PART = 0.014
 by bytes of an element; of gradients of images between whose windows elements are left out. cuDNN 9.19 on an H200, at
 seven sizes (docs/decisions/convolutions.md); assumed to be the same parts elsewhere."""
 
+_ALONG = ("image", "window", "windows")
+_ATTRS = ("strides", "dilations", "padding")
 WORDS = Record("ConvolutionSpec", """\
-A convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k], or a gradient of it. All
-are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient of images; or images,
-gradient of results, gradient of filters.""", (
+A convolution of images [n, *image, c] by filters [k, *window, c / groups] to results [n, *windows, k], or a gradient of
+it. All are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient of images; or
+images, gradient of results, gradient of filters.""", (
     Choice("pass", "", ConvolutionPass), Number("type", "tensorflow::DataType", 1, 1000, "int"),
-    *(Number(field.name, "", 1, MOST_INT32) for field in fields(ConvolutionSizes)),
-    Number("groups", "", 1, MOST_INT32),
-    *(Number(f"{name}_{axis}", "", least, MOST_INT32) for name, least in (("stride", 1), ("dilation", 1), ("pad", 0))
-      for axis in "hw")), ordered=True)
+    *(Number(name, "", 1, MOST_INT32) for name in ("n", "c", "k", "groups")),
+    *(Numbers(name, "", 0 if name == "padding" else 1, MOST_INT32) for name in (*_ALONG, *_ATTRS))), ordered=True)
 
 
 def convolution_us(node: Node, part: float, profile: DeviceProfile) -> float:
@@ -85,23 +85,25 @@ class Convolution(LibraryCall):
 
     def _shapes(self) -> Sequence[tuple[int, ...]]:
         z = self.sizes
-        image, filters, result = (z.n, z.h, z.w, z.c), (z.k, z.r, z.s, z.c // self.attrs.groups), (z.n, z.p, z.q, z.k)
+        image, result = (z.n, *z.image, z.c), (z.n, *z.windows, z.k)
+        filters = (z.k, *z.window, z.c // self.attrs.groups)
         return {ConvolutionPass.FORWARD: (image, filters, result),
                 ConvolutionPass.INPUT_GRADIENT: (result, filters, image),
                 ConvolutionPass.FILTER_GRADIENT: (image, result, filters)}[self.kind]
 
     def at_hand(self) -> Convolution:
-        return replace(self, sizes=ConvolutionSizes(*(int(getattr(self.sizes, f.name)) for f in fields(self.sizes))))
+        z = self.sizes
+        along = (tuple(map(int, getattr(z, name))) for name in _ALONG)
+        return replace(self, sizes=ConvolutionSizes(int(z.n), int(z.c), int(z.k), *along))
 
     def too_large(self) -> str:
         largest = max(self.operand_bytes()) // self.dtype.size
         return "" if largest <= MOST_INT32 else f"{self} has a tensor of more elements than cuDNN's kernels count"
 
     def members(self) -> Mapping[str, Any]:
-        sizes = {field.name: getattr(self.sizes, field.name) for field in fields(self.sizes)}
-        pairs = (("stride", self.attrs.strides), ("dilation", self.attrs.dilations), ("pad", self.attrs.padding))
-        axes = {f"{name}_{axis}": value for name, pair in pairs for axis, value in zip("hw", pair, strict=True)}
-        return {"pass": self.kind, "type": TYPES[self.dtype], "groups": self.attrs.groups, **sizes, **axes}
+        sizes = {name: getattr(self.sizes, name) for name in ("n", "c", "k", *_ALONG)}
+        attrs = {name: getattr(self.attrs, name) for name in ("groups", *_ATTRS)}
+        return {"pass": self.kind, "type": TYPES[self.dtype], **sizes, **attrs}
 
     def reference(self, arguments: Sequence[NDArray[np.uint8]]) -> None:
         wide = self.dtype.compute.numpy
@@ -116,10 +118,12 @@ class Convolution(LibraryCall):
 
     def __str__(self) -> str:
         z, a = self.sizes, self.attrs
-        text = f"{self.kind.name.lower()} {self.dtype.value} [{z.n},{z.h},{z.w},{z.c}]x[{z.k},{z.r},{z.s}]"
+        image, filters = (",".join(map(str, sizes)) for sizes in ((z.n, *z.image, z.c), (z.k, *z.window)))
+        text = f"{self.kind.name.lower()} {self.dtype.value} [{image}]x[{filters}]"
         text += f" groups {a.groups}" if a.groups > 1 else ""
-        pairs = (("strides", a.strides, (1, 1)), ("dilations", a.dilations, (1, 1)), ("padding", a.padding, (0, 0)))
-        return "convolution " + text + "".join(f" {n} {p[0]}x{p[1]}" for n, p, usual in pairs if p != usual)
+        along = (("strides", a.strides, 1), ("dilations", a.dilations, 1), ("padding", a.padding, 0))
+        return "convolution " + text + "".join(
+            f" {name} {'x'.join(map(str, values))}" for name, values, usual in along if {*values} != {usual})
 
 
 @dataclass(frozen=True)
@@ -161,11 +165,11 @@ class ConvolutionLibrary(Library):
         return BoundCall(call, fused.nodes, (*((o, Mode.READ) for o in operands), (node, Mode.WRITE)))
 
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
-        """Of depthwise ones; others are estimated by bytes and operations."""
+        """Of depthwise ones of two axes; others are estimated by bytes and operations."""
         attrs, size = root.attrs, root.type.dtype.size
         assert isinstance(attrs, ConvolutionAttrs)
         parts = _DEPTHWISE_PARTS[_PASSES[root.kind]]
-        if not is_depthwise(root) or attrs.groups == 1 or size not in parts:
+        if not is_depthwise(root) or attrs.groups == 1 or size not in parts or len(attrs.strides) != 2:
             return None
         strided = root.kind is OpKind.CONVOLUTION_INPUT_GRAD and attrs.strides != (1, 1)
         return _DEPTHWISE_US + convolution_us(root, _STRIDED_DEPTHWISE_PART if strided else parts[size], profile)

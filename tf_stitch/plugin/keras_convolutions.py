@@ -39,10 +39,11 @@ def without_xla(module: ModuleType, where: Callable[[Any], bool]) -> Callable[..
              dilation_rate: Any = 1) -> Any:
         order = module.backend.standardize_data_format(data_format)
         channels = inputs.shape[-1 if order == "channels_last" else 1]
-        if len(inputs.shape) != 4 or channels == kernel.shape[-2] or not where(inputs):
+        rank = len(inputs.shape)
+        if rank not in (4, 5) or channels == kernel.shape[-2] or not where(inputs):
             return original(inputs, kernel, strides, padding, data_format, dilation_rate)
         return module.tf.nn.convolution(inputs, kernel, strides, padding.upper(), dilations=dilation_rate,
-                                        data_format=module._convert_data_format(order, 4))
+                                        data_format=module._convert_data_format(order, rank))
 
     return conv
 

@@ -31,7 +31,7 @@ from tf_stitch.runtime.words import (
     Record,
 )
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 
 
 class Space(IntEnum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
-MOST = (1 << 63) - 1
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
 MOST_BYTES = 1 << 48
 MOST_INT32 = (1 << 31) - 1
 
@@ -119,14 +119,18 @@ class Pointer(Field):
 
 @dataclass(frozen=True)
 class Numbers(Field):
-    """So many integers."""
+    """So many integers, each in [low, high]."""
+
+    low: int = LEAST
+    high: int = MOST
 
     @property
     def cpp_type(self) -> str:
         return "std::vector<std::int64_t>"
 
     def cpp_read(self, what: str) -> str:
-        return f'reader.Numbers("{what}")'
+        limits = "" if (self.low, self.high) == (LEAST, MOST) else f", {self.low}, {self.high}"
+        return f'reader.Numbers("{what}"{limits})'
 
     def words(self, value: Sequence[int]) -> Iterable[int]:
         return [len(value), *value]

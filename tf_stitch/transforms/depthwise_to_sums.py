@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.convolutions import ConvolutionSizes, is_depthwise, sizes_of
@@ -22,9 +23,9 @@ MOST_TERMS = 121
 
 @dataclass(frozen=True)
 class DepthwiseToSums:
-    """Those of one filter a channel, and their gradients; of images only where windows are at every element. What stays
-    a convolution is none of gradients of images where there are windows at every element: libraries are slower with
-    those than with a convolution by turned filters.
+    """Those of images of two axes by one filter a channel, and their gradients; of images only where windows are at
+    every element. What stays a convolution is none of gradients of images where there are windows at every element:
+    libraries are slower with those than with a convolution by turned filters.
 
     Attributes:
         chosen: whether one is better a sum than a library's call.
@@ -40,7 +41,7 @@ class DepthwiseToSums:
         attrs = node.attrs
         if not isinstance(attrs, ConvolutionAttrs) or not all(x.type.is_static for x in (node, *node.operands)):
             return None
-        if not is_depthwise(node) or not node.type.numel:
+        if len(attrs.strides) != 2 or not is_depthwise(node) or not node.type.numel:
             return None
         if self.chosen(node):
             return _sum(node, attrs)
@@ -49,7 +50,7 @@ class DepthwiseToSums:
 
 def _sum(node: Node, attrs: ConvolutionAttrs) -> Node | None:
     z = sizes_of(node)
-    if z.r * z.s > MOST_TERMS:
+    if prod(z.window) > MOST_TERMS:
         return None
     if node.kind is OpKind.CONVOLUTION:
         return _forward(node, z, attrs)
@@ -70,7 +71,7 @@ def _image_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) ->
     around = _around_gradient(z, attrs)
     if around is None:
         return None
-    seen = _seen(b, gradient, around, around, WindowsAttrs((z.h, z.w), (z.r, z.s), (1, 1), attrs.dilations))
+    seen = _seen(b, gradient, around, around, WindowsAttrs(z.image, z.window, (1, 1), attrs.dilations))
     return _summed(b, seen, _weights(b, _turned(b, filters, z), z), node)
 
 
@@ -87,18 +88,18 @@ def _convolution_of_gradient(node: Node, attrs: ConvolutionAttrs) -> Node | None
 def _around_gradient(z: ConvolutionSizes, attrs: ConvolutionAttrs) -> tuple[int, int] | None:
     """Zeros on each side of the gradient of what a convolution gave, so that each element of the image has a window;
     None where windows are not at every element."""
-    high, wide = (d * (size - 1) - p for d, size, p in zip(attrs.dilations, (z.r, z.s), attrs.padding, strict=True))
+    high, wide = (d * (size - 1) - p for d, size, p in zip(attrs.dilations, z.window, attrs.padding, strict=True))
     return None if attrs.strides != (1, 1) or min(high, wide) < 0 else (high, wide)
 
 
 def _turned(b: Builder, filters: Node, z: ConvolutionSizes) -> Node:
-    return b.slice(filters, (0, z.r - 1, z.s - 1, 0), (1, -1, -1, 1), filters.type.dims)
+    return b.slice(filters, (0, *(extent - 1 for extent in z.window), 0), (1, -1, -1, 1), filters.type.dims)
 
 
 def _filter_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -> Node:
     b, (x, gradient) = Builder(node.loc), node.operands
     seen = _seen(b, x, attrs.padding, attrs.padding, _windows(z, attrs))
-    wide = b.reshape(_wide(b, gradient), (z.n, z.p, z.q, 1, 1, z.c))
+    wide = b.reshape(_wide(b, gradient), (z.n, *z.windows, 1, 1, z.c))
     sums = b.sum(b.mul(seen, wide), (0, 1, 2))
     return b.cast(b.reshape(b.transpose(sums, (2, 0, 1)), node.type.dims), node.type.dtype)
 
@@ -112,7 +113,7 @@ def _summed(b: Builder, seen: Node, weights: Node, node: Node) -> Node:
 
 
 def _windows(z: ConvolutionSizes, attrs: ConvolutionAttrs) -> WindowsAttrs:
-    return WindowsAttrs((z.p, z.q), (z.r, z.s), attrs.strides, attrs.dilations)
+    return WindowsAttrs(z.windows, z.window, attrs.strides, attrs.dilations)
 
 
 def _seen(b: Builder, x: Node, before: Sequence[int], behind: Sequence[int], windows: WindowsAttrs) -> Node:
@@ -123,7 +124,7 @@ def _seen(b: Builder, x: Node, before: Sequence[int], behind: Sequence[int], win
 
 def _weights(b: Builder, filters: Node, z: ConvolutionSizes) -> Node:
     """Of [c, r, s, 1]: [r, s, c]."""
-    return _wide(b, b.transpose(b.reshape(filters, (z.c, z.r, z.s)), (1, 2, 0)))
+    return _wide(b, b.transpose(b.reshape(filters, (z.c, *z.window)), (1, 2, 0)))
 
 
 def _wide(b: Builder, x: Node) -> Node:

@@ -15,28 +15,35 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
 
 _raw = tf.raw_ops
+_AXES = "xyz"
 
 
 def convolution(node: Node, image: Any, filters: Any) -> Any:
     one, z = _Convolution(node), sizes_of(node)
     image, filters = one.padded(one.wide(image)), one.filters(one.wide(filters))
-    places = (tf.einsum("npqgc,gkc->npqgk", one.seen(image, i, j), filters[:, :, i, j]) for i, j in one.places())
-    return one.narrow(_total(places), (z.n, z.p, z.q, z.k))
+    places = (one.einsum("n.gc,gkc->n.gk", one.seen(image, place), _at(filters, place)) for place in one.places())
+    return one.narrow(_total(places), (z.n, *z.windows, z.k))
 
 
 def input_grad(node: Node, grad: Any, filters: Any) -> Any:
     one, z = _Convolution(node), sizes_of(node)
     grad, filters = one.grouped(one.wide(grad)), one.filters(one.wide(filters))
-    whole = _total(one.spread(tf.einsum("npqgk,gkc->npqgc", grad, filters[:, :, i, j]), i, j) for i, j in one.places())
-    top, left = one.attrs.padding
-    return one.narrow(whole[:, top:top + z.h, left:left + z.w], (z.n, z.h, z.w, z.c))
+    whole = _total(one.spread(one.einsum("n.gk,gkc->n.gc", grad, _at(filters, place)), place)
+                   for place in one.places())
+    inner = (slice(padding, padding + size) for padding, size in zip(one.attrs.padding, z.image, strict=True))
+    return one.narrow(whole[(slice(None), *inner)], (z.n, *z.image, z.c))
 
 
 def filter_grad(node: Node, image: Any, grad: Any) -> Any:
     one, z = _Convolution(node), sizes_of(node)
     image, grad = one.padded(one.wide(image)), one.grouped(one.wide(grad))
-    places = [tf.einsum("npqgk,npqgc->gkc", grad, one.seen(image, i, j)) for i, j in one.places()]
-    return one.narrow(_raw.Pack(values=places, axis=2), (z.k, z.r, z.s, z.c // one.attrs.groups))
+    places = [one.einsum("n.gk,n.gc->gkc", grad, one.seen(image, place)) for place in one.places()]
+    return one.narrow(_raw.Pack(values=places, axis=2), (z.k, *z.window, z.c // one.attrs.groups))
+
+
+def _at(filters: Any, place: tuple[int, ...]) -> Any:
+    """[groups, k, c] of filters [groups, k, *window, c]."""
+    return filters[(slice(None), slice(None), *place)]
 
 
 def _total(terms: Iterator[Any]) -> Any:
@@ -73,28 +80,28 @@ class _Convolution:
         paddings = [(0, 0), *((p, p) for p in self.attrs.padding), (0, 0)]
         return self.grouped(_raw.Pad(input=image, paddings=np.asarray(paddings, np.int64)))
 
-    def places(self) -> Iterator[tuple[int, int]]:
-        return iter(np.ndindex(self._sizes.r, self._sizes.s))
+    def einsum(self, equation: str, x: Any, y: Any) -> Any:
+        """With all axes of windows for a point."""
+        return tf.einsum(equation.replace(".", _AXES[:len(self.attrs.strides)]), x, y)
 
-    def seen(self, image: Any, i: int, j: int) -> Any:
+    def places(self) -> Iterator[tuple[int, ...]]:
+        return iter(np.ndindex(*self._sizes.window))
+
+    def seen(self, image: Any, place: tuple[int, ...]) -> Any:
         """What of the padded image all windows have at a place."""
-        (top, left), (down, right), (rows, cols) = self._first(i, j), self.attrs.strides, self._counts()
-        return image[:, top:top + down * (rows - 1) + 1:down, left:left + right * (cols - 1) + 1:right]
+        return image[(slice(None), *(slice(begin, begin + stride * (count - 1) + 1, stride) for begin, stride, count
+                                     in zip(self._first(place), self.attrs.strides, self._sizes.windows, strict=True)))]
 
-    def spread(self, x: Any, i: int, j: int) -> Any:
+    def spread(self, x: Any, place: tuple[int, ...]) -> Any:
         """The opposite: a padded image with zeros elsewhere."""
-        z, padding = self._sizes, self.attrs.padding
-        for axis, first, stride, count, size in zip(
-                (1, 2), self._first(i, j), self.attrs.strides, self._counts(),
-                (z.h + 2 * padding[0], z.w + 2 * padding[1]), strict=True):
+        z, axes = self._sizes, _AXES[:len(self.attrs.strides)]
+        for axis, first, stride, count, size, padding in zip(
+                axes, self._first(place), self.attrs.strides, z.windows, z.image, self.attrs.padding, strict=True):
             indices = np.arange(count, dtype=np.int32) * stride + first
-            chosen = np.zeros((size, count), x.dtype.as_numpy_dtype)
+            chosen = np.zeros((size + 2 * padding, count), x.dtype.as_numpy_dtype)
             chosen[indices, np.arange(count)] = 1
-            x = tf.einsum("hp,npqgc->nhqgc" if axis == 1 else "wq,npqgc->npwgc", chosen, x)
+            x = self.einsum(f"s{axis},n.gc->n{axes.replace(axis, 's')}gc", chosen, x)
         return x
 
-    def _first(self, i: int, j: int) -> tuple[int, int]:
-        return i * self.attrs.dilations[0], j * self.attrs.dilations[1]
-
-    def _counts(self) -> tuple[int, int]:
-        return self._sizes.p, self._sizes.q
+    def _first(self, place: tuple[int, ...]) -> Iterator[int]:
+        return (i * dilation for i, dilation in zip(place, self.attrs.dilations, strict=True))

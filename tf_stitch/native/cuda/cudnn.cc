@@ -2,7 +2,6 @@
 #include "cuda/cudnn.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <limits>
 #include <map>
@@ -47,12 +46,20 @@ State& Global() {
   return *state;
 }
 
+using Sizes = std::vector<std::int64_t>;
+
+std::string Times(const Sizes& sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
 std::string Words(const ConvolutionSpec& spec) {
   const char* const kinds[] = {"a convolution", "an input gradient of a convolution",
                                "a filter gradient of a convolution"};
   return std::string(kinds[static_cast<int>(spec.pass)]) + " of " + std::to_string(spec.n) + " x " +
-         std::to_string(spec.h) + " x " + std::to_string(spec.w) + " x " + std::to_string(spec.c) + " by " +
-         std::to_string(spec.k) + " filters of " + std::to_string(spec.r) + " x " + std::to_string(spec.s);
+         Times(spec.image) + " x " + std::to_string(spec.c) + " by " + std::to_string(spec.k) + " filters of " +
+         Times(spec.window);
 }
 
 int DataType(int type) {
@@ -133,54 +140,57 @@ class Convolution final : public DeviceCall {
   int pass() const { return static_cast<int>(spec_.pass); }
   bool wide() const { return spec_.type == kDouble; }
 
-  // Sizes of a tensor as [batch, height, width, channels] lie in memory; of a filter [k, r, s, c / groups].
-  std::array<std::int64_t, 4> Sizes(Role role) const {
-    switch (role) {
-      case kImage:
-        return {spec_.n, spec_.h, spec_.w, spec_.c};
-      case kFilter:
-        return {spec_.k, spec_.r, spec_.s, spec_.c / spec_.groups};
-      case kResult:
-        break;
-    }
-    return {spec_.n, spec_.p, spec_.q, spec_.k};
+  // Sizes of a tensor as cuDNN names them, wherever they lie: batch or filters, channels, then what is between.
+  Sizes Dims(Role role) const {
+    const Sizes& along = role == kImage ? spec_.image : role == kFilter ? spec_.window : spec_.windows;
+    Sizes dims = role == kFilter ? Sizes{spec_.k, spec_.c / spec_.groups}
+                                 : Sizes{spec_.n, role == kImage ? spec_.c : spec_.k};
+    dims.insert(dims.end(), along.begin(), along.end());
+    return dims;
   }
 
   std::size_t Bytes(Role role) const {
-    const auto [a, b, c, d] = Sizes(role);
-    return static_cast<std::size_t>(a * b * c * d) * ItemBytes();
+    std::size_t bytes = ItemBytes();
+    for (const std::int64_t size : Dims(role)) bytes *= static_cast<std::size_t>(size);
+    return bytes;
   }
 
   std::size_t ItemBytes() const {
     return ElementBytes(spec_.type);
   }
 
-  // cuDNN names channels before height and width, wherever they lie. A tensor's number is its role.
+  // Channels lie last. A tensor's number is its role.
   Descriptor Tensor(Role role) const {
-    const auto [n, h, w, c] = Sizes(role);
+    const Sizes dims = Dims(role);
+    Sizes strides(dims.size(), 1);
+    std::int64_t stride = dims[1];
+    for (std::size_t axis = dims.size() - 1; axis > 1; --axis) {
+      strides[axis] = stride;
+      stride *= dims[axis];
+    }
+    strides[0] = stride;
     const auto at = std::find(std::begin(kRoles[pass()]), std::end(kRoles[pass()]), role) - std::begin(kRoles[pass()]);
     const std::int64_t number = role;
     const std::int64_t aligned = (site_.unaligned >> at & 1) == 0 ? kCallAlignment : ItemBytes();
     const int type = DataType(spec_.type);
     Descriptor tensor(dnn_, kDnnTensor);
-    tensor.Set(kDnnTensorDataType, kDnnIsDataType, type).Set(kDnnTensorDims, {n, c, h, w});
-    tensor.Set(kDnnTensorStrides, {h * w * c, 1, w * c, c}).Set(kDnnTensorId, kDnnIsInt64, number);
+    tensor.Set(kDnnTensorDataType, kDnnIsDataType, type).Set(kDnnTensorDims, dims);
+    tensor.Set(kDnnTensorStrides, strides).Set(kDnnTensorId, kDnnIsInt64, number);
     tensor.Set(kDnnTensorAlignment, kDnnIsInt64, aligned).Finalize();
     return tensor;
   }
 
   Descriptor Graph() const {
     Descriptor convolution(dnn_, kDnnConvolution);
-    const std::int64_t axes = 2;
+    const auto axes = static_cast<std::int64_t>(spec_.image.size());
     const int compute = wide() ? kDnnDouble : kDnnFloat, mode = kDnnCrossCorrelation;
-    const std::vector<std::int64_t> padding{spec_.pad_h, spec_.pad_w};
     convolution.Set(kDnnConvolutionSpatialDims, kDnnIsInt64, axes)
         .Set(kDnnConvolutionComputeType, kDnnIsDataType, compute)
         .Set(kDnnConvolutionMode, kDnnIsConvolutionMode, mode)
-        .Set(kDnnConvolutionPrePaddings, padding)
-        .Set(kDnnConvolutionPostPaddings, padding)
-        .Set(kDnnConvolutionStrides, {spec_.stride_h, spec_.stride_w})
-        .Set(kDnnConvolutionDilations, {spec_.dilation_h, spec_.dilation_w})
+        .Set(kDnnConvolutionPrePaddings, spec_.padding)
+        .Set(kDnnConvolutionPostPaddings, spec_.padding)
+        .Set(kDnnConvolutionStrides, spec_.strides)
+        .Set(kDnnConvolutionDilations, spec_.dilations)
         .Finalize();
     const Descriptor image = Tensor(kImage), filter = Tensor(kFilter), result = Tensor(kResult);
     Descriptor operation(dnn_, kOperations[pass()]);
@@ -331,6 +341,11 @@ std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec) {
   if (spec.c % spec.groups != 0 || spec.k % spec.groups != 0) {
     throw std::invalid_argument("channels of a convolution do not fall into its groups");
   }
+  const std::size_t axes = spec.image.size();
+  for (const Sizes* along : {&spec.window, &spec.windows, &spec.strides, &spec.dilations, &spec.padding}) {
+    if (along->size() != axes) throw std::invalid_argument("a convolution's sizes are of different axes");
+  }
+  if (axes < 2 || axes > 3) throw std::invalid_argument("a convolution of " + std::to_string(axes) + " axes");
   return std::make_shared<ConvolutionCall>(spec);
 }
 

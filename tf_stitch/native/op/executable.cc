@@ -1,6 +1,7 @@
 #include "op/executable.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -58,10 +59,11 @@ class Decoder : public WordReader {
     return operands;
   }
 
-  std::vector<std::int64_t> Numbers(const char* what) {
+  std::vector<std::int64_t> Numbers(const char* what, std::int64_t low = std::numeric_limits<std::int64_t>::min(),
+                                    std::int64_t high = std::numeric_limits<std::int64_t>::max()) {
     const std::int64_t count = Count(what);
     std::vector<std::int64_t> numbers;
-    for (std::int64_t i = 0; i < count; ++i) numbers.push_back(Next(what));
+    for (std::int64_t i = 0; i < count; ++i) numbers.push_back(Ranged(what, low, high));
     return numbers;
   }
 

@@ -12,7 +12,7 @@
 
 namespace tf_stitch {
 
-constexpr std::int64_t kAbi = 5;
+constexpr std::int64_t kAbi = 6;
 
 // Where a buffer lives. An operand is a buffer's number in its space, or a byte offset into the arena, counted
 // through its segments: no buffer lies in two. Counters of grid barriers are memory that the executable keeps from
@@ -182,30 +182,24 @@ struct GemmSpec {
   }
 };
 
-// A convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k], or a gradient of it.
-// All are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient of images; or
-// images, gradient of results, gradient of filters.
+// A convolution of images [n, *image, c] by filters [k, *window, c / groups] to results [n, *windows, k], or a
+// gradient of it. All are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient
+// of images; or images, gradient of results, gradient of filters.
 struct ConvolutionSpec {
   ConvolutionPass pass;
   int type;  // tensorflow::DataType
   std::int64_t n;
-  std::int64_t h;
-  std::int64_t w;
   std::int64_t c;
   std::int64_t k;
-  std::int64_t r;
-  std::int64_t s;
-  std::int64_t p;
-  std::int64_t q;
   std::int64_t groups;
-  std::int64_t stride_h;
-  std::int64_t stride_w;
-  std::int64_t dilation_h;
-  std::int64_t dilation_w;
-  std::int64_t pad_h;
-  std::int64_t pad_w;
+  std::vector<std::int64_t> image;
+  std::vector<std::int64_t> window;
+  std::vector<std::int64_t> windows;
+  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> dilations;
+  std::vector<std::int64_t> padding;
 
-  auto Tie() const { return std::tie(pass, type, n, h, w, c, k, r, s, p, q, groups, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w); }
+  auto Tie() const { return std::tie(pass, type, n, c, k, groups, image, window, windows, strides, dilations, padding); }
   bool operator<(const ConvolutionSpec& other) const { return Tie() < other.Tie(); }
 
   template <typename Reader>
@@ -214,21 +208,15 @@ struct ConvolutionSpec {
     words.pass = static_cast<ConvolutionPass>(reader.Ranged("ConvolutionSpec.pass", 0, 2));
     words.type = static_cast<int>(reader.Ranged("ConvolutionSpec.type", 1, 1000));
     words.n = reader.Ranged("ConvolutionSpec.n", 1, 2147483647);
-    words.h = reader.Ranged("ConvolutionSpec.h", 1, 2147483647);
-    words.w = reader.Ranged("ConvolutionSpec.w", 1, 2147483647);
     words.c = reader.Ranged("ConvolutionSpec.c", 1, 2147483647);
     words.k = reader.Ranged("ConvolutionSpec.k", 1, 2147483647);
-    words.r = reader.Ranged("ConvolutionSpec.r", 1, 2147483647);
-    words.s = reader.Ranged("ConvolutionSpec.s", 1, 2147483647);
-    words.p = reader.Ranged("ConvolutionSpec.p", 1, 2147483647);
-    words.q = reader.Ranged("ConvolutionSpec.q", 1, 2147483647);
     words.groups = reader.Ranged("ConvolutionSpec.groups", 1, 2147483647);
-    words.stride_h = reader.Ranged("ConvolutionSpec.stride_h", 1, 2147483647);
-    words.stride_w = reader.Ranged("ConvolutionSpec.stride_w", 1, 2147483647);
-    words.dilation_h = reader.Ranged("ConvolutionSpec.dilation_h", 1, 2147483647);
-    words.dilation_w = reader.Ranged("ConvolutionSpec.dilation_w", 1, 2147483647);
-    words.pad_h = reader.Ranged("ConvolutionSpec.pad_h", 0, 2147483647);
-    words.pad_w = reader.Ranged("ConvolutionSpec.pad_w", 0, 2147483647);
+    words.image = reader.Numbers("ConvolutionSpec.image", 1, 2147483647);
+    words.window = reader.Numbers("ConvolutionSpec.window", 1, 2147483647);
+    words.windows = reader.Numbers("ConvolutionSpec.windows", 1, 2147483647);
+    words.strides = reader.Numbers("ConvolutionSpec.strides", 1, 2147483647);
+    words.dilations = reader.Numbers("ConvolutionSpec.dilations", 1, 2147483647);
+    words.padding = reader.Numbers("ConvolutionSpec.padding", 0, 2147483647);
     return words;
   }
 };

@@ -1,8 +1,8 @@
 """Convolutions of images and their gradients: library calls of a region on a GPU.
 
-The IR has channels last, in images and in filters, as tensor cores read them: images in other formats and TensorFlow's
-filters [r, s, c, k] are transposed. A library pads both sides of an image alike: what one side has more is padded
-before.
+Images have two axes, or three: [n, *image, c]. The IR has channels last, in images and in filters, as tensor cores read
+them: images in other formats and TensorFlow's filters [*window, c, k] are transposed. A library pads both sides of an
+image alike: what one side has more is padded before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.types import Dim, Shape
 
 _DTYPES = (DType.F16, DType.BF16, DType.F32, DType.F64)
-_FILTERS_FIRST = (3, 0, 1, 2)  # [r, s, c, k] -> [k, r, s, c]
-_FILTERS_LAST = (1, 2, 3, 0)
 _DEPTHWISE = (2, 3, 0, 1)  # [r, s, c, m] -> [c, m, r, s], and back
 
 
 @dataclass(frozen=True)
 class _Windows:
-    """How windows lie in images, height before width."""
+    """How windows lie in images, axis by axis."""
 
     axes: list[Window]
 
@@ -39,7 +37,7 @@ class _Windows:
 
     @property
     def more(self) -> tuple[list[int], list[int]]:
-        """What images [n, h, w, c] are padded by beside that, before and behind."""
+        """What images [n, *image, c] are padded by beside that, before and behind."""
         return ([0, *(w.low - min(w.low, w.high) for w in self.axes), 0],
                 [0, *(w.high - min(w.low, w.high) for w in self.axes), 0])
 
@@ -61,21 +59,29 @@ def _known(dims: Shape) -> tuple[int, ...]:
 
 
 def _windows(ctx: NodeContext, size: Shape, filter_size: Shape) -> _Windows:
-    first = 1 if channel_axis(ctx, 4) == 3 else 2
+    rank = len(size) + 2
+    first = 1 if channel_axis(ctx, rank) == rank - 1 else 2
     strides = of_images(ctx.attrs.integers("strides"), first, "strides")
     return _Windows(windows(ctx, _known(size), _known(filter_size), strides))
 
 
+def _rank(ctx: NodeContext) -> int:
+    """Of images and of filters."""
+    return 5 if "3D" in ctx.op else 4
+
+
 def _images(ctx: NodeContext, x: Node) -> Node:
-    """[n, h, w, c]."""
-    if x.type.dtype not in _DTYPES or x.type.rank != 4:
+    """[n, *image, c]."""
+    rank = x.type.rank
+    if x.type.dtype not in _DTYPES or rank != _rank(ctx):
         raise UnsupportedError(f"a convolution of {x.type}")
-    return x if channel_axis(ctx, 4) == 3 else ctx.b.transpose(x, (0, 2, 3, 1))
+    return x if channel_axis(ctx, rank) == rank - 1 else ctx.b.transpose(x, (0, *range(2, rank), 1))
 
 
 def _as_asked(ctx: NodeContext, x: Node) -> Node:
-    """Images [n, h, w, c] as the node has them."""
-    return x if channel_axis(ctx, 4) == 3 else ctx.b.transpose(x, (0, 3, 1, 2))
+    """Images [n, *image, c] as the node has them."""
+    rank = x.type.rank
+    return x if channel_axis(ctx, rank) == rank - 1 else ctx.b.transpose(x, (0, rank - 1, *range(1, rank - 1)))
 
 
 def _padded(ctx: NodeContext, x: Node, window: _Windows) -> Node:
@@ -84,12 +90,12 @@ def _padded(ctx: NodeContext, x: Node, window: _Windows) -> Node:
 
 
 def _is_depthwise(ctx: NodeContext) -> bool:
-    """Filters [r, s, c, m] are m for each channel then, otherwise [r, s, c / groups, k]."""
+    """Filters [r, s, c, m] are m for each channel then, otherwise [*window, c / groups, k]."""
     return ctx.op.startswith("Depthwise")
 
 
 def _groups(ctx: NodeContext, channels: Dim, filter_size: Shape) -> int:
-    c, each = _known((channels, filter_size[2]))
+    c, each = _known((channels, filter_size[-2]))
     if _is_depthwise(ctx) and c == each > 0:
         return c
     if _is_depthwise(ctx) or not each or c % each or c == 0:
@@ -98,62 +104,65 @@ def _groups(ctx: NodeContext, channels: Dim, filter_size: Shape) -> int:
 
 
 def _filters(ctx: NodeContext, filters: Node) -> Node:
-    """[k, r, s, c / groups]."""
+    """[k, *window, c / groups]."""
     if not _is_depthwise(ctx):
-        return ctx.b.transpose(filters, _FILTERS_FIRST)
+        rank = filters.type.rank
+        return ctx.b.transpose(filters, (rank - 1, *range(rank - 1)))
     r, s, c, m = _known(filters.type.shape)
     return ctx.b.reshape(ctx.b.transpose(filters, _DEPTHWISE), (c * m, r, s, 1))
 
 
 def _filters_as_asked(ctx: NodeContext, filters: Node, size: tuple[int, ...]) -> Node:
-    """Filters [k, r, s, c / groups] as the node has them."""
+    """Filters [k, *window, c / groups] as the node has them."""
     if not _is_depthwise(ctx):
-        return ctx.b.transpose(filters, _FILTERS_LAST)
+        return ctx.b.transpose(filters, (*range(1, filters.type.rank), 0))
     r, s, c, m = size
     return ctx.b.transpose(ctx.b.reshape(filters, (c, m, r, s)), _DEPTHWISE)
 
 
 def _convolution(ctx: NodeContext) -> Node:
     x, filters = _images(ctx, ctx.value(0)), ctx.value(1)
-    if filters.type.rank != 4:
+    if filters.type.rank != _rank(ctx):
         raise UnsupportedError(f"filters {filters.type}")
-    window = _windows(ctx, x.type.shape[1:3], filters.type.shape[:2])
-    attrs = window.attrs(_groups(ctx, x.type.shape[3], filters.type.shape))
+    window = _windows(ctx, x.type.shape[1:-1], filters.type.shape[:-2])
+    attrs = window.attrs(_groups(ctx, x.type.shape[-1], filters.type.shape))
     return _as_asked(ctx, ctx.b.convolution(K.CONVOLUTION, _padded(ctx, x, window), _filters(ctx, filters), attrs))
 
 
-@legalize("Conv2D", "DepthwiseConv2dNative", library=True, convolution=True)
+@legalize("Conv2D", "Conv3D", "DepthwiseConv2dNative", library=True, convolution=True)
 def convolution(ctx: NodeContext) -> Node:
     return _convolution(ctx)
 
 
-@legalize("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", library=True, convolution=True)
+@legalize("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput", library=True,
+          convolution=True)
 def input_grad(ctx: NodeContext) -> Node:
     """Of the padded images, of which a part is wanted."""
     filters, grad = ctx.value(1), _images(ctx, ctx.value(2))
     sizes = ctx.dims(0, "the size of the images")
-    if len(sizes) != 4 or filters.type.rank != 4:
+    rank = _rank(ctx)
+    if not len(sizes) == filters.type.rank == rank:
         raise UnsupportedError(f"the gradient of images of {len(sizes)} axes")
-    _, h, w, c = sizes if channel_axis(ctx, 4) == 3 else (sizes[0], *sizes[2:], sizes[1])
-    window = _windows(ctx, (h, w), filters.type.shape[:2])
+    _, *image, c = sizes if channel_axis(ctx, rank) == rank - 1 else (sizes[0], *sizes[2:], sizes[1])
+    window = _windows(ctx, tuple(image), filters.type.shape[:-2])
     attrs = window.attrs(_groups(ctx, c, filters.type.shape), window.padded_size)
     whole = ctx.b.convolution(K.CONVOLUTION_INPUT_GRAD, grad, _filters(ctx, filters), attrs)
     before, behind = window.more
     if any((*before, *behind)):
-        n, _, _, channels = whole.type.shape
-        size = (n, *(axis.size for axis in window.axes), channels)
-        whole = ctx.b.slice(whole, before, (1, 1, 1, 1), size)
+        size = (whole.type.shape[0], *(axis.size for axis in window.axes), whole.type.shape[-1])
+        whole = ctx.b.slice(whole, before, (1,) * rank, size)
     return _as_asked(ctx, whole)
 
 
-@legalize("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", library=True, convolution=True)
+@legalize("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", library=True,
+          convolution=True)
 def filter_grad(ctx: NodeContext) -> Node:
     x, grad = _images(ctx, ctx.value(0)), _images(ctx, ctx.value(2))
     size = ctx.ints(1, "the size of the filters")
-    if len(size) != 4:
+    if len(size) != _rank(ctx):
         raise UnsupportedError(f"the gradient of filters of {len(size)} axes")
-    window = _windows(ctx, x.type.shape[1:3], size[:2])
-    attrs = window.attrs(_groups(ctx, x.type.shape[3], size), size[:2])
+    window = _windows(ctx, x.type.shape[1:-1], size[:-2])
+    attrs = window.attrs(_groups(ctx, x.type.shape[-1], size), size[:-2])
     filters = ctx.b.convolution(K.CONVOLUTION_FILTER_GRAD, _padded(ctx, x, window), grad, attrs)
     return _filters_as_asked(ctx, filters, size)
 

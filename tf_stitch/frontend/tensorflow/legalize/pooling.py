@@ -1,7 +1,7 @@
 """Poolings and their gradients, of padded and strided slices: kernels compute them where they are needed.
 
-The first of equals is what TensorFlow's kernels give the gradient of a maximum to, and like them a maximum passes over
-what is not a number. Gradients are gathered: an element sums what the windows that cover it have for it.
+The first of equals is what TensorFlow's kernels for GPUs give the gradient of a maximum to, and like them a maximum
+passes over what is not a number. Gradients are gathered: an element sums what the windows that cover it have for it.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _of_numbers(function: OfImages) -> OfImages:
 
 
 for ops, function, inputs in ((("MaxPool", "MaxPoolV2", "MaxPool3D"), _max_pool, (0,)),
-                              (("MaxPoolGrad", "MaxPoolGradV2"), _max_pool_grad, (0, 1, 2)),
+                              (("MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad"), _max_pool_grad, (0, 1, 2)),
                               (("AvgPool", "AvgPool3D"), _avg_pool, (0,)),
                               (("AvgPoolGrad", "AvgPool3DGrad"), _avg_pool_grad, (1,))):
     legalize(*ops, library=True, convolution=True)(with_channels_last(_of_numbers(function), *inputs))
