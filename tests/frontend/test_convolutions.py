@@ -89,6 +89,72 @@ def test_groups_are_told_by_the_filters() -> None:
     assert [n.attrs.groups for n in convolutions_of(traced.imported)] == [3]
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(("window", "strides"), [
+    ((3, 2, 4), (1, 1, 1)), ((3, 2, 4), (2, 1, 3)), ((1, 3, 3), (1, 2, 1)), ((3, 1, 1), (1, 1, 1)),
+    ((1, 1, 1), (1, 1, 1))])
+def test_volumes(padding: str, window: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """Where strides are larger than windows, SAME is something else for TensorFlow's kernel for CPUs than for GPUs'."""
+    def run(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((x, w))
+            y = tf.nn.conv3d(x, w, [1, *strides, 1], padding)
+            loss = tf.reduce_sum(y * tf.sin(y))
+        return (y, *tape.gradient(loss, (x, w)))
+
+    check(run, images(2, 5, 7, 6, 3) / 4, images(*window, 3, 5), rtol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float16, tf.bfloat16], ids=lambda d: d.name)
+def test_types_of_volumes(dtype: tf.DType) -> None:
+    check(lambda x, w: tf.nn.conv3d(x, w, [1] * 5, "SAME"), images(1, 4, 5, 6, 3, dtype=dtype.as_numpy_dtype),
+          images(2, 2, 1, 3, 2, dtype=dtype.as_numpy_dtype) / 4)
+
+
+def volumes_by_numpy(dilations: tuple[int, int, int], groups: int, x: Any, w: Any, grad: Any) -> list[Any]:
+    """A convolution without padding and its gradients in float64, place by place: what TensorFlow's kernels for CPUs do
+    not have. TensorFlow infers sizes for the dilations of height and width exchanged: what differs stays its own."""
+    x, w, grad = (np.asarray(a, np.float64) for a in (x, w, grad))
+    size = [d - dilation * (extent - 1) for d, dilation, extent in zip(x.shape[1:4], dilations, w.shape, strict=False)]
+    y, dx, dw = np.zeros((len(x), *size, w.shape[-1])), np.zeros_like(x), np.zeros_like(w)
+    each, kept = x.shape[-1] // groups, w.shape[-1] // groups
+    for *place, group in np.ndindex(*w.shape[:3], groups):
+        of, to = slice(group * each, (group + 1) * each), slice(group * kept, (group + 1) * kept)
+        seen = (slice(None), *(slice(i * dilation, i * dilation + d) for i, dilation, d in zip(
+            place, dilations, size, strict=True)), of)
+        at = (*place, slice(None), to)
+        y[..., to] += x[seen] @ w[at]
+        dx[seen] += grad[..., to] @ w[at].T
+        dw[at] = np.einsum("ndhwc,ndhwk->ck", x[seen], grad[..., to])
+    return [y, dx, dw]
+
+
+@pytest.mark.parametrize(("dilations", "groups"), [((2, 3, 3), 1), ((1, 1, 1), 3), ((3, 1, 1), 2), ((1, 1, 1), 6)])
+@pytest.mark.parametrize("first", [False, True])
+def test_volumes_with_dilations_and_groups(dilations: tuple[int, int, int], groups: int, first: bool) -> None:
+    x, w = images(2, 6, 5, 8, 6), images(2, 2, 2, 6 // groups, 6)
+    grad = images(2, *(d - dilation for d, dilation in zip((6, 5, 8), dilations, strict=True)), 6)
+    turn, back = ([0, 4, 1, 2, 3], [0, 2, 3, 4, 1]) if first else ([0, 1, 2, 3, 4],) * 2
+
+    def run(x: Any, w: Any, grad: Any) -> Any:
+        settings = {"strides": [1] * 5, "padding": "VALID", "data_format": "NCDHW" if first else "NDHWC",
+                    "dilations": [1, 1, *dilations] if first else [1, *dilations, 1]}
+        x, grad = tf.transpose(x, turn), tf.transpose(grad, turn)
+        y = tf.raw_ops.Conv3D(input=x, filter=w, **settings)
+        dx = tf.raw_ops.Conv3DBackpropInputV2(input_sizes=x.shape, filter=w, out_backprop=grad, **settings)
+        dw = tf.raw_ops.Conv3DBackpropFilterV2(input=x, filter_sizes=w.shape, out_backprop=grad, **settings)
+        return tf.transpose(y, back), tf.transpose(dx, back), dw
+
+    traced = check(run, x, w, grad, rtol=2e-4, same_as=lambda x, w, grad: [
+        tf.constant(a, tf.float32) for a in volumes_by_numpy(dilations, groups, x, w, grad)])
+    assert [(n.attrs.groups, n.attrs.dilations) for n in convolutions_of(traced.imported)] == [(groups, dilations)] * 3
+
+
+def test_a_batch_of_volumes_of_unknown_size() -> None:
+    check(lambda x, w: tf.nn.conv3d(x, w, [1, 1, 2, 1, 1], "SAME"), images(3, 4, 5, 6, 2), images(3, 3, 2, 2, 4),
+          specs=[tf.TensorSpec((None, 4, 5, 6, 2)), tf.TensorSpec((3, 3, 2, 2, 4))])
+
+
 def convolutions_of(imported: Any) -> list[Node]:
     outputs = [("o", v) for n in imported.nodes.values() for v in n.outputs if v is not None]
     return [n for n in TensorGraph("g", outputs).nodes() if n.category.value == "convolution"]

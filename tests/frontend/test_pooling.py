@@ -81,7 +81,25 @@ def test_gradient_of_a_mean_of_the_whole_image() -> None:
 
 def test_of_volumes() -> None:
     check(pooled(tf.nn.avg_pool3d, 2, 2, "SAME"), images(2, 5, 6, 3, 2))
-    check(lambda x: tf.nn.max_pool3d(x, 3, 2, "SAME"), images(2, 5, 6, 3, 2))
+    check(pooled(tf.nn.max_pool3d, 3, 2, "SAME"), images(2, 5, 6, 3, 2))
+    check(pooled(tf.nn.max_pool3d, (1, 2, 3), (2, 2, 1), "VALID"), images(2, 5, 6, 4, 2))
+
+
+def test_of_equal_elements_of_volumes_the_first_has_the_gradient() -> None:
+    """As on GPUs; TensorFlow's kernel for CPUs gives it to all of them."""
+    x, grad = equal_images(2, 6, 4, 6, 2), images(2, 3, 2, 2, 2)
+    settings = {"ksize": [1, 2, 2, 3, 1], "strides": [1, 2, 2, 3, 1], "padding": "VALID"}
+
+    def gradient(x: Any, grad: Any) -> Any:
+        y = tf.raw_ops.MaxPool3D(input=x, **settings)
+        return tf.raw_ops.MaxPool3DGrad(orig_input=x, orig_output=y, grad=grad, **settings)
+
+    def by_windows(x: Any, grad: Any) -> Any:
+        windows = x.numpy().reshape(2, 3, 2, 2, 2, 2, 3, 2).transpose(0, 1, 3, 5, 7, 2, 4, 6).reshape(2, 3, 2, 2, 2, 12)
+        first = np.eye(12, dtype=np.float32)[windows.argmax(-1)] * grad.numpy()[..., None]
+        return tf.constant(first.reshape(2, 3, 2, 2, 2, 2, 2, 3).transpose(0, 1, 5, 2, 6, 3, 7, 4).reshape(x.shape))
+
+    check(gradient, x, grad, same_as=by_windows)
 
 
 def test_window_as_an_input() -> None:

@@ -8,16 +8,19 @@ import keras
 import pytest
 import tensorflow as tf
 from keras import layers
+from keras.src.backend.tensorflow import nn
 
 from models import language
 from models.unet import unet
 from models.vision import network as network_of
+from tf_stitch.plugin.keras_convolutions import without_xla
 from tools.benchmark.gpu_regions import counted, regions_of
 
 
 @pytest.fixture(autouse=True, params=["float32", "mixed_bfloat16"])
-def policy(request: pytest.FixtureRequest) -> Any:
-    """TensorFlow puts channels first for the first, and last for the second."""
+def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """TensorFlow puts channels first for the first, and last for the second. Keras has groups as it has on GPUs."""
+    monkeypatch.setattr(nn, "conv", without_xla(nn, lambda x: True))
     keras.mixed_precision.set_global_policy(request.param)
     yield
     keras.mixed_precision.set_global_policy("float32")
@@ -54,6 +57,17 @@ def windows() -> keras.Model:
     return keras.Model(inputs, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling2D()(x)))
 
 
+def video() -> keras.Model:
+    """Of images of three axes, with channels in groups, too."""
+    x = inputs = keras.Input((6, 16, 16, 3))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv3D(8, 3, padding="same")(x)))
+    x = layers.MaxPooling3D((1, 2, 2))(x)
+    y = layers.ReLU()(layers.BatchNormalization()(layers.Conv3D(16, (1, 3, 3), 2, padding="same", groups=2)(x)))
+    y = layers.Conv3D(16, (3, 1, 1), padding="same")(y) + layers.Conv3D(16, 1, 2)(x)
+    y = layers.Conv3DTranspose(8, 3, 2, "same")(layers.AveragePooling3D(2, padding="same")(y))
+    return keras.Model(inputs, layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling3D()(y)))
+
+
 def recurrent() -> keras.Model:
     """Loops, unrolled: what TensorFlow put in front of them and behind keeps nothing apart."""
     x = inputs = keras.Input((6, 8))
@@ -62,7 +76,7 @@ def recurrent() -> keras.Model:
 
 
 NETWORKS = {"dilated": (dilated, ((32, 8),)), "windows": (windows, ((8, 8, 4),)), "recurrent": (recurrent, ((6, 8),)),
-            "convolutions": (convolutions, ((32, 32, 3),)),
+            "video": (video, ((6, 16, 16, 3),)), "convolutions": (convolutions, ((32, 32, 3),)),
             "unet": (lambda: unet(16, (8, 16)), ((16, 16, 3), ()))}
 
 

@@ -20,8 +20,8 @@ SIZES = {"same": (5, 6), "strides": (3, 2), "valid": (2, 3), "explicit": (6, 8)}
 CLOSE: dict[str, Any] = {"ulp": 8, "scale": 32}
 
 
-def sizes_of(x: Array) -> Fixed:
-    return Fixed(np.array(x.shape, np.int32))
+def sizes_of(x: Array, dtype: type = np.int32) -> Fixed:
+    return Fixed(np.array(x.shape, dtype))
 
 
 def convolutions() -> Iterator[Case]:
@@ -47,6 +47,7 @@ def convolutions() -> Iterator[Case]:
                                  ("Filter", {"input": x, "filter_sizes": sizes_of(w)})):
                 yield Case(f"DepthwiseConv2dNativeBackprop{name}", {**inputs, "out_backprop": y}, attrs, title,
                            gradient=False, **CLOSE)
+    yield from _of_volumes()
     for dtype in (DType.F32, DType.F64):  # its kernel is registered for halves, too, and refuses them
         for name in ("", "Relu", "Relu6"):
             inputs = {"input": ramp((2, 5, 6, 3), dtype), "filter": ramp((3, 2, 3, 4), dtype, 3),
@@ -54,3 +55,25 @@ def convolutions() -> Iterator[Case]:
             fused = {"fused_ops": ["BiasAdd", *([name] if name else [])], "num_args": 1}
             yield Case("_FusedConv2D", inputs, SETTINGS["same"] | fused, f"{dtype.value} {name}".strip(),
                        gradient=False, **CLOSE)
+
+
+VOLUMES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "same": ({"strides": [1, 1, 1, 1, 1], "padding": "SAME"}, (4, 5, 6)),
+    "strides": ({"strides": [1, 2, 1, 3, 1], "padding": "SAME"}, (2, 5, 2)),
+    "valid": ({"strides": [1, 1, 2, 2, 1], "padding": "VALID"}, (3, 2, 3))}
+"""Sizes of results, for images of 4 x 5 x 6 and filters of 2 x 3 x 2."""
+
+
+def _of_volumes() -> Iterator[Case]:
+    for label, (attrs, size) in VOLUMES.items():
+        for dtype in kernel_types("Conv3D", "T"):
+            x, w, y = ramp((2, 4, 5, 6, 3), dtype), ramp((2, 3, 2, 3, 4), dtype, 3), ramp((2, *size, 4), dtype, 5)
+            title = f"{dtype.value} {label}"
+            yield Case("Conv3D", {"input": x, "filter": w}, attrs, title, gradient=False, **CLOSE)
+            if dtype in kernel_types("Conv3DBackpropInputV2", "T"):
+                for sizes in (sizes_of(x), sizes_of(x, np.int64)):
+                    yield Case("Conv3DBackpropInputV2", {"input_sizes": sizes, "filter": w, "out_backprop": y}, attrs,
+                               title, gradient=False, **CLOSE)
+            if dtype in kernel_types("Conv3DBackpropFilterV2", "T"):
+                yield Case("Conv3DBackpropFilterV2", {"input": x, "filter_sizes": sizes_of(w), "out_backprop": y},
+                           attrs, title, gradient=False, **CLOSE)

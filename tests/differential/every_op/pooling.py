@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tests.differential.every_op.case import Case, Fixed, kernel_types, ramp
 
@@ -36,8 +37,12 @@ def poolings() -> Iterator[Case]:
             shape = Fixed(np.array(x.shape, np.int32))
             yield Case("AvgPoolGrad", {"orig_input_shape": shape, "grad": grad}, attrs, title, gradient=False, **CLOSE)
         for dtype in kernel_types("MaxPool3D", "T"):
-            yield Case("MaxPool3D", {"input": ramp((2, 4, 6, 7, 3), dtype)}, volumes, f"{dtype.value} {label}",
-                       gradient=False)
+            title, x = f"{dtype.value} {label}", ramp((2, 4, 6, 7, 3), dtype)
+            yield Case("MaxPool3D", {"input": x}, volumes, title, gradient=False)
+            largest = tf.raw_ops.MaxPool3D(input=x, **volumes).numpy()
+            given = {"orig_input": x, "orig_output": largest, "grad": ramp((2, 2, *SIZES[label], 3), dtype, 5)}
+            if dtype in kernel_types("MaxPool3DGrad", "T"):
+                yield Case("MaxPool3DGrad", given, volumes, title, gradient=False, **CLOSE)
         for dtype in kernel_types("AvgPool3D", "T"):
             title, grad = f"{dtype.value} {label}", ramp((2, 2, *SIZES[label], 3), dtype, 5)
             yield Case("AvgPool3D", {"input": ramp((2, 4, 6, 7, 3), dtype)}, volumes, title, gradient=False, **CLOSE)

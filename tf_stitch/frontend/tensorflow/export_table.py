@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -105,10 +106,22 @@ def _slice(node: Node, x: Any) -> Any:
         strides=np.asarray(attrs.strides, np.int64), end_mask=mask)
 
 
+_MOST_PADDED = 6
+"""Axes of a tensor that TensorFlow's kernel for CPUs pads at once."""
+
+
 def _pad(node: Node, x: Any, value: Any) -> Any:
     assert isinstance(node.attrs, oa.PadAttrs)
     paddings = np.asarray(list(zip(node.attrs.low, node.attrs.high, strict=True)), np.int64).reshape(-1, 2)
-    return tf.raw_ops.PadV2(input=x, paddings=paddings, constant_values=value)
+    if len(paddings) <= _MOST_PADDED:
+        return tf.raw_ops.PadV2(input=x, paddings=paddings, constant_values=value)
+    dims = node.operands[0].type.dims
+    for axis in np.flatnonzero(paddings.any(1)):
+        alone = np.asarray((math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1:])), np.int64)
+        x = tf.raw_ops.PadV2(input=tf.raw_ops.Reshape(tensor=x, shape=alone),
+                             paddings=np.asarray([(0, 0), paddings[axis], (0, 0)]), constant_values=value)
+        dims = (*dims[:axis], node.type.dims[axis], *dims[axis + 1:])
+    return tf.raw_ops.Reshape(tensor=x, shape=np.asarray(dims, np.int64))
 
 
 def _windows(node: Node, x: Any) -> Any:
