@@ -56,6 +56,74 @@ for case in range(9):
             np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=f"{title} {name} {call}")
 """
 
+VOLUMES = """
+import numpy as np, tensorflow as tf
+tf.config.experimental.enable_tensor_float_32_execution(False)
+dtype = tf.as_dtype("DTYPE")
+random = np.random.default_rng(SEED)
+for case in range(8):
+    groups = GROUPS
+    each, kept = (int(random.choice([3, 4, 8, 16])) for _ in range(2))
+    n, d, h, w = (int(random.integers(low, high)) for low, high in ((1, 4), (5, 10), (6, 12), (6, 12)))
+    window = [1, 1, 1] if case == 6 else [int(e) for e in random.integers(1, 4, 3)]
+    if case == 7: window[0] = 1
+    strides, dilations = [int(s) for s in random.integers(1, 3, 3)], [1] * 3
+    if case % 3 == 2: strides, dilations = [1] * 3, [int(random.integers(1, 3)), *[int(random.integers(1, 3))] * 2]
+    if case >= 6: strides[0] = 1
+    padding, first = ["SAME", "VALID"][int(random.integers(2))], case % 2 == 1  # channels
+    def axes(values): return [1, 1, *values] if first else [1, *values, 1]
+    c = groups * each
+    x = tf.cast(random.standard_normal([n, c, d, h, w] if first else [n, d, h, w, c]) / 4, dtype)
+    filters = tf.cast(random.standard_normal([*window, each, groups * kept]) / 4, dtype)
+    def step(x, filters):
+        with tf.GradientTape() as tape:
+            tape.watch((x, filters))
+            y = tf.raw_ops.Conv3D(input=tf.nn.relu(x), filter=filters, strides=axes(strides), padding=padding,
+                                  data_format="NCDHW" if first else "NDHWC", dilations=axes(dilations))
+            loss = tf.reduce_sum(tf.sin(y) * y)
+        return [y + 1, *tape.gradient(loss, (x, filters))]
+    stitched = tf.function(step)
+    title = f"{case} {x.shape} {filters.shape} {strides} {dilations} {padding}"
+    want = step(x, filters)  # op by op
+    for call in range(5):  # as a CUDA graph from the fourth
+        for name, a, b in zip("y dx dw".split(), stitched(x, filters), want):
+            a, b = tf.cast(a, tf.float64).numpy(), tf.cast(b, tf.float64).numpy()
+            allowed = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}[dtype.name] * max(1.0, np.abs(b).max())
+            np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=f"{title} {name} {call}")
+"""
+
+POOLED_VOLUMES = """
+import numpy as np, tensorflow as tf
+dtype = tf.as_dtype("DTYPE")
+random = np.random.default_rng(0)
+filters = tf.cast(np.eye(8)[None, None, None], dtype)  # for a graph with a convolution, which changes nothing
+for window, strides, padding, first in (([3, 3, 3], [2, 2, 2], "SAME", False), ([2, 2, 2], [2, 2, 2], "VALID", True),
+                                        ([1, 3, 2], [1, 1, 2], "SAME", True), ([2, 2, 3], [1, 3, 1], "VALID", False)):
+    def axes(values): return [1, 1, *values] if first else [1, *values, 1]
+    settings = dict(ksize=axes(window), strides=axes(strides), padding=padding,
+                    data_format="NCDHW" if first else "NDHWC")
+    # Of each 4 x 4 x 4 neighbours all are different whole numbers, or four by four the same.
+    numbers = np.stack([random.permutation(64) // (4 if EQUAL else 1) for _ in range(16)]).reshape(2, 8, 4, 4, 4)
+    values = np.tile(numbers, (1, 1, 2, 3, 4))[:, :, :7, :10, :13]
+    x = tf.cast(values if first else values.transpose(0, 2, 3, 4, 1), dtype)
+    def step(x):
+        x = tf.raw_ops.Conv3D(input=x, filter=filters, strides=[1] * 5, padding="SAME",
+                              data_format=settings["data_format"])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y, z = tf.raw_ops.MaxPool3D(input=x, **settings), tf.raw_ops.AvgPool3D(input=x, **settings)
+            loss = tf.reduce_sum(tf.sin(y)) + tf.reduce_sum(tf.cos(z))
+        return y, z, tape.gradient(loss, x)
+    stitched = tf.function(step)
+    want = step(x)  # op by op
+    for call in range(5):
+        for name, a, b in zip(("max", "mean", "gradient"), stitched(x), want):
+            a, b = tf.cast(a, tf.float64).numpy(), tf.cast(b, tf.float64).numpy()
+            allowed = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype.name] * max(1.0, np.abs(b).max())
+            title = f"{window} {strides} {padding} {name} {call}"
+            np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=title)
+"""
+
 POOLINGS = """
 import numpy as np, tensorflow as tf
 dtype = tf.as_dtype("DTYPE")
@@ -87,11 +155,38 @@ for window, strides, padding, first in (([3, 3], [2, 2], "SAME", False), ([2, 2]
             np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=title)
 """
 
-RESNET = """
+TRAINED = """
 import keras, numpy as np, tensorflow as tf
 from keras import layers
 tf.config.experimental.enable_tensor_float_32_execution(False)
 keras.mixed_precision.set_global_policy("POLICY")
+NETWORK
+def trained(function):
+    model = network()
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            logits = model(x, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+        weights = [v.value for v in model.trainable_variables]
+        for v, g in zip(weights, tape.gradient(loss, weights)):
+            v.assign_sub(0.01 * tf.cast(g, v.dtype))
+        return loss
+    step = function(step)
+    random = np.random.default_rng(0)
+    losses = []
+    for _ in range(STEPS):
+        x, y = random.standard_normal((16, *model.input_shape[1:])).astype(np.float32), random.integers(0, 10, 16)
+        losses.append(float(step(tf.constant(x), tf.constant(y))))
+    return losses, [v.numpy() for v in model.variables], model(x, training=False).numpy()
+got, want = trained(tf.function), trained(lambda f: f)
+tolerance = 2e-3 if "POLICY" == "float32" else 5e-2
+np.testing.assert_allclose(got[0], want[0], rtol=tolerance)
+for a, b in zip(got[1], want[1]):
+    if a.dtype.kind == "f": np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+np.testing.assert_allclose(got[2], want[2], rtol=10 * tolerance, atol=10 * tolerance)
+"""
+
+RESNET = """
 def block(x, channels, stride):
     shortcut = x
     if stride > 1 or x.shape[-1] != channels:
@@ -108,29 +203,19 @@ def network():
     for channels, stride in ((16, 1), (32, 2), (64, 2)): x = block(x, channels, stride)
     x = layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling2D()(x))
     return keras.Model(inputs, x)
-def trained(function):
-    model = network()
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            logits = model(x, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-        weights = [v.value for v in model.trainable_variables]
-        for v, g in zip(weights, tape.gradient(loss, weights)):
-            v.assign_sub(0.01 * tf.cast(g, v.dtype))
-        return loss
-    step = function(step)
-    random = np.random.default_rng(0)
-    losses = []
-    for _ in range(STEPS):
-        x, y = random.standard_normal((16, 32, 32, 3)).astype(np.float32), random.integers(0, 10, 16)
-        losses.append(float(step(tf.constant(x), tf.constant(y))))
-    return losses, [v.numpy() for v in model.variables], model(x, training=False).numpy()
-got, want = trained(tf.function), trained(lambda f: f)
-tolerance = 2e-3 if "POLICY" == "float32" else 5e-2
-np.testing.assert_allclose(got[0], want[0], rtol=tolerance)
-for a, b in zip(got[1], want[1]):
-    if a.dtype.kind == "f": np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-np.testing.assert_allclose(got[2], want[2], rtol=10 * tolerance, atol=10 * tolerance)
+"""
+
+VIDEO = """
+def network():
+    keras.utils.set_random_seed(0)
+    x = inputs = keras.Input((6, 16, 16, 3))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv3D(16, (3, 5, 5), (1, 2, 2), "same")(x)))
+    x = layers.MaxPooling3D(3, (1, 2, 2), "same")(x)
+    y = layers.ReLU()(layers.BatchNormalization()(layers.Conv3D(32, (1, 3, 3), 2, "same", use_bias=False)(x)))
+    y = layers.BatchNormalization()(layers.Conv3D(32, (3, 1, 1), padding="same", use_bias=False)(y))
+    x = layers.ReLU()(y + layers.AveragePooling3D(2, padding="same")(layers.Conv3D(32, 1)(x)))
+    x = layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling3D()(x))
+    return keras.Model(inputs, x)
 """
 
 DETERMINISTIC = """
@@ -167,6 +252,11 @@ assert np.isfinite(losses).all() and losses[-1] < losses[0], losses
 """
 
 
+def trained(network: str, policy: str, steps: int) -> str:
+    """A program that trains a network and compares it with what TensorFlow trains op by op."""
+    return TRAINED.replace("NETWORK", network).replace("POLICY", policy).replace("STEPS", str(steps))
+
+
 def left_out(report: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for graph in report["graphs"]:
@@ -192,6 +282,24 @@ def test_poolings(dtype: str, tmp_path: Path) -> None:
     assert not [reason for reason in left_out(report) if "Pool" in reason]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_volumes(groups: int, dtype: str, tmp_path: Path) -> None:
+    program = VOLUMES.replace("DTYPE", dtype).replace("SEED", str(DTYPES.index(dtype))).replace("GROUPS", str(groups))
+    report = run(program, tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    assert not [reason for reason in left_out(report) if "onv3" in reason]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("equal", [0, 1])
+def test_pooled_volumes(equal: int, dtype: str, tmp_path: Path) -> None:
+    """Of equal elements the first has the gradient, as in TensorFlow's kernels for GPUs."""
+    report = run(POOLED_VOLUMES.replace("DTYPE", dtype).replace("EQUAL", str(equal)), tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    assert not [reason for reason in left_out(report) if "Pool" in reason]
+
+
 def test_poolings_of_equal_elements(tmp_path: Path) -> None:
     """The first has the gradient, as on CPUs."""
     report = run(POOLINGS.replace("DTYPE", "float32").replace("EQUAL", "1"), tmp_path, **ALONE)
@@ -200,9 +308,16 @@ def test_poolings_of_equal_elements(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("policy", "steps"), [("mixed_bfloat16", 3), ("float32", 6)])
 def test_a_small_resnet_trains_as_in_tensorflow(policy: str, steps: int, tmp_path: Path) -> None:
-    report = run(RESNET.replace("POLICY", policy).replace("STEPS", str(steps)), tmp_path, **ALONE)
+    report = run(trained(RESNET, policy, steps), tmp_path, **ALONE)
     assert not report["fallbacks"]
     assert not [reason for reason in left_out(report) if "Conv2D" in reason]
+
+
+@pytest.mark.parametrize(("policy", "steps"), [("mixed_bfloat16", 3), ("float32", 6)])
+def test_a_small_video_network_trains_as_in_tensorflow(policy: str, steps: int, tmp_path: Path) -> None:
+    report = run(trained(VIDEO, policy, steps), tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    assert not [reason for reason in left_out(report) if "Conv3D" in reason or "Pool" in reason]
 
 
 def test_deterministic(tmp_path: Path) -> None:

@@ -39,16 +39,17 @@ def exactly() -> Iterator[None]:
     tf.config.experimental.enable_tensor_float_32_execution(allowed)
 
 
-def random_convolution(seed: int, dtype: DType) -> Node:
+def random_convolution(seed: int, dtype: DType, axes: int) -> Node:
     """One that has windows."""
-    random = np.random.default_rng(seed)
+    random, largest = np.random.default_rng(seed), 20 if axes == 2 else 9
     while True:
         groups = int(random.choice([1, 1, 1, 2, 4]))
         each, kept = (int(random.choice([1, 3, 4, 8, 16])) for _ in range(2))
-        attrs = ConvolutionAttrs(*(tuple(map(int, random.integers(low, high, 2)))
+        attrs = ConvolutionAttrs(*(tuple(map(int, random.integers(low, high, axes)))
                                    for low, high in ((1, 4), (1, 3), (0, 3))), groups)
-        image = B.input("x:0", dtype, (int(random.integers(1, 5)), *map(int, random.integers(1, 20, 2)), groups * each))
-        filters = B.input("w:0", dtype, (groups * kept, *map(int, random.integers(1, 5, 2)), each))
+        size, window = (tuple(map(int, random.integers(1, most, axes))) for most in (largest, 5))
+        image = B.input("x:0", dtype, (int(random.integers(1, 5)), *size, groups * each))
+        filters = B.input("w:0", dtype, (groups * kept, *window, each))
         try:
             return B.convolution(K.CONVOLUTION, image, filters, attrs)
         except TypeRuleError:
@@ -62,9 +63,9 @@ def passes(node: Node) -> dict[ConvolutionPass, Node]:
     grad = B.input("y:0", node.type.dtype, node.type.dims)
     return {ConvolutionPass.FORWARD: node,
             ConvolutionPass.INPUT_GRADIENT: B.convolution(K.CONVOLUTION_INPUT_GRAD, grad, filters,
-                                                          replace(node.attrs, size=image.type.dims[1:3])),
+                                                          replace(node.attrs, size=image.type.dims[1:-1])),
             ConvolutionPass.FILTER_GRADIENT: B.convolution(K.CONVOLUTION_FILTER_GRAD, image, grad,
-                                                           replace(node.attrs, size=filters.type.dims[1:3]))}
+                                                           replace(node.attrs, size=filters.type.dims[1:-1]))}
 
 
 def check(regions: Regions, which: ConvolutionPass, node: Node) -> None:
@@ -87,8 +88,9 @@ def check(regions: Regions, which: ConvolutionPass, node: Node) -> None:
 
 @pytest.mark.parametrize("seed", range(CASES))
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.value)
-def test_random_convolutions(regions: Regions, dtype: DType, seed: int) -> None:
-    for which, node in passes(random_convolution(seed, dtype)).items():
+@pytest.mark.parametrize("axes", [2, 3])
+def test_random_convolutions(regions: Regions, axes: int, dtype: DType, seed: int) -> None:
+    for which, node in passes(random_convolution(seed, dtype, axes)).items():
         check(regions, which, node)
 
 
@@ -98,7 +100,12 @@ def test_random_convolutions(regions: Regions, dtype: DType, seed: int) -> None:
     ((4, 229, 229, 3), (64, 7, 7, 3), ConvolutionAttrs((2, 2), (1, 1), (0, 0), 1)),
     ((8, 28, 28, 64), (128, 1, 1, 64), ConvolutionAttrs((2, 2), (1, 1), (0, 0), 1)),
     ((2, 14, 14, 96), (96, 7, 7, 1), ConvolutionAttrs((1, 1), (1, 1), (3, 3), 96)),
-    ((2, 14, 14, 128), (256, 3, 3, 4), ConvolutionAttrs((1, 1), (1, 1), (1, 1), 32))], ids=str)
+    ((2, 14, 14, 128), (256, 3, 3, 4), ConvolutionAttrs((1, 1), (1, 1), (1, 1), 32)),
+    ((2, 16, 28, 28, 3), (64, 3, 7, 7, 3), ConvolutionAttrs((1, 2, 2), (1, 1, 1), (1, 0, 0), 1)),
+    ((2, 8, 14, 14, 64), (64, 3, 3, 3, 64), ConvolutionAttrs((1, 1, 1), (1, 1, 1), (1, 1, 1), 1)),
+    ((2, 8, 14, 14, 64), (144, 1, 3, 3, 64), ConvolutionAttrs((1, 1, 1), (1, 1, 1), (0, 1, 1), 1)),
+    ((2, 8, 14, 14, 144), (64, 3, 1, 1, 144), ConvolutionAttrs((1, 1, 1), (1, 1, 1), (1, 0, 0), 1)),
+    ((2, 8, 14, 14, 64), (64, 3, 3, 3, 1), ConvolutionAttrs((1, 1, 1), (1, 1, 1), (1, 1, 1), 64))], ids=str)
 def test_convolutions_of_models(regions: Regions, dtype: DType, image: tuple[int, ...], filters: tuple[int, ...],
                                 attrs: ConvolutionAttrs) -> None:
     node = B.convolution(K.CONVOLUTION, B.input("x:0", dtype, image), B.input("w:0", dtype, filters), attrs)

@@ -67,6 +67,7 @@ def errors() -> Iterator[Case]:
     bounds = {"begin": _fixed([1]), "end": _fixed([3]), "strides": _fixed([1])}
     yield Case("StridedSliceGrad", {"shape": _fixed([4]), **bounds, "dy": _f(3)}, label="wrong dy")
     yield Case("Transpose", {"x": _f(2, 6), "perm": _fixed([0, 0])}, label="twice")
+    yield from _convolutions()
     for axis, shape in ((1, (2, 0)), (0, (0, 2))):
         yield Case("ArgMax", {"input": _f(*shape), "dimension": _fixed(axis)}, label=f"of nothing {axis}")
         yield Case("ArgMin", {"input": _f(*shape), "dimension": _fixed(axis)}, label=f"of nothing {axis}",
@@ -157,3 +158,18 @@ def _variables() -> Iterator[Case]:
                                             "grad": _f(1)}, label=unknown, unknown=unknown)
     yield Case("ResourceApplyMomentum", {"var": Variable(_f(2)), "accum": Variable(_f(1)), "lr": np.float32(1),
                                          "grad": _f(2), "momentum": np.float32(1)}, label="slot", unknown="all")
+
+
+def _convolutions() -> Iterator[Case]:
+    valid = {"strides": [1, 1, 1, 1, 1], "padding": "VALID"}
+    x, w, y = _f(2, 3, 4, 5, 3), _f(2, 2, 2, 3, 4), _f(2, 2, 3, 4, 4)
+    yield Case("Conv3D", {"input": x, "filter": _f(2, 2, 2, 2, 4)}, valid, "channels", unknown="all")
+    yield Case("Conv3D", {"input": x, "filter": w}, valid | {"strides": [2, 1, 1, 1, 1]}, "strides of the batch")
+    for size, label in (((2, 3, 4, 6, 3), "size"), ((2, 3, 4, 5, 5), "channels"), ((3, 3, 4, 5, 3), "batch")):
+        yield Case("Conv3DBackpropInputV2", {"input_sizes": _fixed(size), "filter": w, "out_backprop": y}, valid, label,
+                   unknown="all")
+    for size, label in (((2, 2, 1, 3, 4), "size"), ((2, 2, 2, 2, 4), "channels"), ((2, 2, 2, 3, 5), "filters")):
+        yield Case("Conv3DBackpropFilterV2", {"input": x, "filter_sizes": _fixed(size), "out_backprop": y}, valid,
+                   label, unknown="all")
+    yield Case("Conv3DBackpropFilterV2", {"input": _f(3, 3, 4, 5, 3), "filter_sizes": _fixed(w.shape),
+                                          "out_backprop": y}, valid, "batch", unknown="all")
