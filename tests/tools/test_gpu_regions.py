@@ -61,7 +61,7 @@ def video() -> keras.Model:
     """Of images of three axes, with channels in groups, too."""
     x = inputs = keras.Input((6, 16, 16, 3))
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv3D(8, 3, padding="same")(x)))
-    x = layers.MaxPooling3D((1, 2, 2))(x)
+    x = layers.MaxPooling3D((1, 2, 2))(layers.MaxPooling3D(3, (1, 2, 2), "same")(x))
     y = layers.ReLU()(layers.BatchNormalization()(layers.Conv3D(16, (1, 3, 3), 2, padding="same", groups=2)(x)))
     y = layers.Conv3D(16, (3, 1, 1), padding="same")(y) + layers.Conv3D(16, 1, 2)(x)
     y = layers.Conv3DTranspose(8, 3, 2, "same")(layers.AveragePooling3D(2, padding="same")(y))

@@ -13,6 +13,7 @@ from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
 from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.state import GraphState
+from tf_stitch.ir.graph import Node
 
 OUTSIDE = "an index is decided at run time, and kernels on a GPU do not raise where it is outside"
 ON_THE_CPU = "is on a GPU, and regions that run in Python (TF_STITCH_WRAP=py_function) are on the CPU"
@@ -75,13 +76,15 @@ class Eligibility:
     def _is_empty(self, node: ImportedNode) -> bool:
         """Whether it computes, or really reads, a tensor known to be empty. (A concatenation reads no such part.)"""
         given = {self._imported.value(t) for t in node.inputs}
+        seen: set[Node] = set()  # a maximum of many has many ways to each of them
         stack = [v for v in (*node.outputs, *node.writes.values()) if v is not None]
         while stack:
             value = stack.pop()
             if 0 in value.type.shape:
                 return True
-            if value not in given:
+            if value not in given and value not in seen:
                 stack.extend(value.operands)
+            seen.add(value)
         return False
 
     def _sized_by_data(self, node: ImportedNode) -> bool:
