@@ -96,6 +96,18 @@ def test_of_three_axes() -> None:
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
 
 
+def test_an_axis_that_windows_leave_as_it_is_is_none() -> None:
+    x, w = B.input("x:0", DType.F32, (2, 5, 4, 3, 4)), B.input("w:0", DType.F32, (1, 3, 3, 4, 6))
+    y = B.convolution(K.CONVOLUTION, B.exp(x), B.transpose(w, (4, 0, 1, 2, 3)),
+                      ConvolutionAttrs((1, 1, 1), (1, 1, 1), (0, 1, 1), 1))
+    graph = region("g", [B.exp(y)])
+    built = compiled(graph, H200)
+    assert [str(call.call) for call in built.calls] == ["convolution forward float32 [10,4,3,4]x[6,3,3] padding 1x1"]
+    assert len(built.kernels) == 3
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
+
+
 def test_a_tensor_beyond_32_bits_is_too_large() -> None:
     call = Convolution(ConvolutionPass.FORWARD, DType.F32, SIZES, ATTRS)
     assert call.too_large() == ""

@@ -28,6 +28,7 @@ from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
 from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
+from tf_stitch.transforms.fold_image_axes import FoldImageAxes
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
@@ -48,6 +49,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
     return (
         *SIMPLIFYING,
         ConvolutionsToMatmuls(),  # before matmuls are fused
+        FoldImageAxes(),  # before depthwise ones are sums
         DepthwiseToSums(options.sum_depthwise),  # before sums are split
         TransposedResults(),
         FoldBatchIntoK(),  # before sums of columns are split
