@@ -84,6 +84,21 @@ void Run(const char* library) {
   Find(OfVolumes());
   print_tensors(5);
   print_convolution(3);
+  const auto refused = [](const ConvolutionSpec& spec) {
+    try {
+      std::printf("%d arguments\n", MakeCall(spec)->arguments());
+    } catch (const std::invalid_argument& error) {
+      std::printf("refused: %s\n", error.what());
+    }
+  };
+  ConvolutionSpec spec = OfVolumes();
+  refused(spec);
+  spec.padding.pop_back();
+  refused(spec);
+  refused({ConvolutionPass::kForward, tensorflow::DT_FLOAT, 2, 8, 16, 1, {7}, {2}, {6}, {1}, {1}, {0}});
+  spec = OfVolumes();
+  spec.groups = 3;
+  refused(spec);
   for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
                           ConvolutionPass::kFilterGradient}) {
     Find(Spec(4, pass))->Run(reinterpret_cast<CUstream>(kStream), arguments, nullptr, false);

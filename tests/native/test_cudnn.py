@@ -21,6 +21,10 @@ image: 2 8 7 9 10 at 5040 1 720 80 8, aligned to 16
 filter: 16 8 2 3 2 at 96 1 48 16 8, aligned to 16
 result: 2 16 6 5 9 at 4320 1 720 144 16, aligned to 16
 1 x 1 x 1, 1 x 2 x 1, 0 x 1 x 0, 0 x 1 x 0 along 3 axes
+3 arguments
+refused: a convolution's sizes are of different axes
+refused: a convolution of 1 axes
+refused: channels of a convolution do not fall into its groups
 arguments of pass 0: 0 1 2
 arguments of pass 1: 2 1 0
 arguments of pass 2: 0 2 1
