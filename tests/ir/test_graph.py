@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
 
 from tests.differential.generator import make_case
 from tests.differential.runner import region
-from tf_stitch.errors import SourceLoc, VerifyError
+from tf_stitch.errors import SourceLoc, TypeRuleError, VerifyError
+from tf_stitch.ir import graph as ir_graph
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of
+from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of, with_operands
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.ir.op_attrs import AssignAttrs, Attrs
+from tf_stitch.ir.op_attrs import AssignAttrs, Attrs, AxisAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import format_graph, structural_key
 from tf_stitch.ir.types import TensorType
@@ -99,3 +101,47 @@ def test_half_types_round_when_stored() -> None:
     graph = region("g", [B.add(x, B.scalar_like(1, x))])
     got = interpret(graph, {"x:0": np.array([2.0 ** -9], DType.BF16.numpy)})["o0"]
     assert float(got[0]) == 1.0
+
+
+def test_the_order_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes ask for it again and again; nodes do not change, outputs may."""
+    graph = make_case(random.Random(3), 14, 100).graph
+    first = graph.nodes()
+    first.pop()  # the caller's own
+    found: list[object] = []
+    in_order = ir_graph._in_order
+
+    def counted(roots: Sequence[Node]) -> tuple[Node, ...]:
+        found.append(roots)
+        return in_order(roots)
+
+    monkeypatch.setattr(ir_graph, "_in_order", counted)
+    assert graph.nodes() == graph.nodes() == [*in_order([node for _, node in graph.outputs])]
+    assert not found
+    graph.outputs.append(("more", make_node(OpKind.CONCAT, [graph.outputs[0][1]], AxisAttrs(0))))
+    assert graph.nodes()[-1] is graph.outputs[-1][1]
+    assert len(found) == 1
+
+
+def test_types_are_inferred_where_operands_have_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that changes one node makes all behind it anew: their types are known."""
+    x, y = B.input("x:0", F32, (4, 8)), B.input("y:0", F32, (4, 8))
+    wide = B.input("wide:0", F32, (3, 4, 8))
+    node = B.add(x, B.constant(1.0, F32))
+    inferred: list[OpKind] = []
+    rule = ir_graph.make_node
+
+    def counted(kind: OpKind, operands: Iterable[Node], attrs: Attrs, loc: SourceLoc) -> Node:
+        inferred.append(kind)
+        return rule(kind, operands, attrs, loc)
+
+    monkeypatch.setattr(ir_graph, "make_node", counted)
+    assert with_operands(node, node.operands) is node
+    operands = y, node.operands[1]
+    again = with_operands(node, operands)
+    assert (again.kind, again.operands, again.type, again.loc) == (node.kind, operands, node.type, node.loc)
+    assert not inferred
+    assert with_operands(node, (wide, node.operands[1])).type.dims == (3, 4, 8)
+    assert inferred == [OpKind.ADD]
+    with pytest.raises(TypeRuleError):
+        with_operands(node, (x,))

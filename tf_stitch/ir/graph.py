@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from tf_stitch.errors import UNKNOWN_LOC, SourceLoc, TypeRuleError
 from tf_stitch.ir.op_attrs import Attrs, InputAttrs, VariableAttrs
@@ -23,13 +22,13 @@ class Node:
     type: TensorType
     loc: SourceLoc = UNKNOWN_LOC
 
-    @cached_property
+    @property
     def info(self) -> OpInfo:
         return OP_TABLE[self.kind]
 
-    @cached_property
+    @property
     def category(self) -> Category:
-        return self.info.category
+        return OP_TABLE[self.kind].category
 
     def __repr__(self) -> str:
         return f"<{self.kind.value} {self.type} {self.loc}>"
@@ -58,8 +57,10 @@ def make_node(kind: OpKind, operands: Iterable[Node] = (), attrs: Attrs | None =
 
 def with_operands(node: Node, operands: tuple[Node, ...]) -> Node:
     """A node like `node` with these operands; itself if it has them. Errors are those of make_node."""
-    if all(a is b for a, b in zip(operands, node.operands, strict=True)):
+    if operands == node.operands:  # nodes are equal if they are the same
         return node
+    if [o.type for o in operands] == [o.type for o in node.operands]:  # so the type rule gives the same
+        return Node(node.kind, operands, node.attrs, node.type, node.loc)
     return make_node(node.kind, operands, node.attrs, node.loc)
 
 
@@ -68,35 +69,39 @@ class TensorGraph:
     """A region: outputs (and the assigns among them) define what is computed.
 
     `outputs` pairs a key (a TensorFlow tensor name, or a variable's handle for an assign) with its node. `unread` are
-    inputs that nothing is computed from: their sizes have to fit when the graph is bound.
+    inputs that nothing is computed from: their sizes have to fit when the graph is bound. `_known`: roots and what
+    they are made of, when last asked; nodes do not change.
     """
 
     name: str
     outputs: list[tuple[str, Node]] = field(default_factory=list)
     unread: list[Node] = field(default_factory=list)
+    _known: tuple[tuple[Node, ...], tuple[Node, ...]] = field(default=((), ()), init=False, repr=False, compare=False)
 
     def nodes(self) -> list[Node]:
         """Nodes that outputs need, operands before users, in an order that depends on the graph alone."""
-        order: list[Node] = []
-        state: dict[Node, bool] = {}
-        for root in (*(node for _, node in self.outputs), *self.unread):
-            stack = [root]
-            while stack:
-                node = stack[-1]
-                if state.get(node):
-                    stack.pop()
-                elif node in state:
-                    state[node] = True
-                    order.append(node)
-                    stack.pop()
-                else:
-                    state[node] = False
-                    stack.extend(o for o in reversed(node.operands) if o not in state)
-        return order
+        roots = (*(node for _, node in self.outputs), *self.unread)
+        if self._known[0] != roots:
+            self._known = roots, _in_order(roots)
+        return list(self._known[1])
 
     def inputs(self) -> list[Node]:
         """INPUT and VARIABLE nodes in order of first use."""
         return [n for n in self.nodes() if n.kind in (OpKind.INPUT, OpKind.VARIABLE)]
+
+
+def _in_order(roots: Sequence[Node]) -> tuple[Node, ...]:
+    """The roots and all that they are made of, operands first."""
+    order: dict[Node, None] = {}
+    stack = [*reversed(roots)]
+    while stack:
+        node = stack[-1]
+        before = [o for o in node.operands if o not in order] if node not in order else []
+        if before:
+            stack.extend(reversed(before))
+        else:
+            order[stack.pop()] = None
+    return tuple(order)
 
 
 def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:

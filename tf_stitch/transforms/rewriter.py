@@ -33,6 +33,8 @@ def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult[TensorG
         else:
             raise VerifyError("rules do not come to rest", node.loc)
         new[node] = current
+    if not modified and not graph.unread:
+        return PassResult(graph, modified=False)
     return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified)
 
 
