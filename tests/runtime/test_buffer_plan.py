@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -26,8 +27,9 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.runtime import buffer_plan
+from tf_stitch.kernel_ir.nodes import Mode, Stmt
+from tf_stitch.kernel_ir.walk import BufferAccess, accesses
+from tf_stitch.runtime import buffer_plan, known_accesses
 from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
 from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, LibraryStep
 from tf_stitch.runtime.executable_format import Space, StateMode
@@ -287,3 +289,24 @@ def test_what_is_copied_in_the_end_is_there_until_then(device: DeviceSpec) -> No
     graph = region("copied", [B.add(B.op(OpKind.TANH, y), B.broadcast(v, (64, 64)))], {"v": new})
     assert modes(graph, device) == {"v": StateMode.IN_PLACE}
     check_on(graph, device)
+
+
+def test_kernels_of_equal_structure_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is asked about for each variable that it updates."""
+    walked: list[Sequence[Stmt]] = []
+
+    def counted(body: Sequence[Stmt]) -> Iterator[BufferAccess]:
+        walked.append(body)
+        return accesses(body)
+
+    monkeypatch.setattr(known_accesses, "accesses", counted)
+    counts = []
+    for layers in (4, 8):
+        walked.clear()
+        shapes = [(100, 8), (7, 9000)] * (layers // 2)
+        moved = {f"{name}{i}": (B.variable(f"{name}{i}", F32, shape), B.input(f"{name}{i}:0", F32, shape))
+                 for i, shape in enumerate(shapes) for name in "wm"}
+        plan = planned(region("g", [], {name: B.add(w, g) for name, (w, g) in moved.items()}), H200)
+        assert {mode for _, mode in plan.state} == {StateMode.IN_PLACE}
+        counts.append(len(walked))
+    assert counts[0] == counts[1] <= 4

@@ -14,8 +14,10 @@ _WITHOUT_EFFECT = (k.Let, k.LetIndex, k.Comment, k.Array, k.LoadFence, k.Accumul
 
 def without_self_copies(program: Program, memory: Collection[str]) -> Program:
     """The program without stores to `memory`, buffers that are one, of what was loaded from there at the same index;
-    and without the loops that did nothing else, and the grid barriers that waited for these."""
+    and without the loops that did nothing else, and the grid barriers that waited for these; itself if it has none."""
     body = _kept(program.body, memory, {})
+    if _same(body, program.body):
+        return program
     if not program.looped:
         return replace(program, body=tuple(body))
     while body and isinstance(body[0], k.Comment | k.GridBarrier):
@@ -42,9 +44,13 @@ def _kept(body: Sequence[k.Stmt], memory: Collection[str], known: dict[str, Inde
             inner = _kept(stmt.body, memory, known)
             if len(inner) < len(stmt.body) and all(isinstance(s, _WITHOUT_EFFECT) for s in inner):
                 continue
-            stmt = replace(stmt, body=tuple(inner))
+            stmt = stmt if _same(inner, stmt.body) else replace(stmt, body=tuple(inner))
         found.append(stmt)
     return found
+
+
+def _same(body: Sequence[k.Stmt], before: Sequence[k.Stmt]) -> bool:
+    return len(body) == len(before) and all(a is b for a, b in zip(body, before, strict=True))
 
 
 def _loaded(value: k.Expr, memory: Collection[str], known: dict[str, Index]) -> Index | None:

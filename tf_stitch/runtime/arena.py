@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tf_stitch.kernel_ir.first_fit import first_fit
+from tf_stitch.runtime.taken_memory import TakenMemory
 
 PARTS = 16
 """Segments that a large arena is asked for in. TensorFlow's allocator cuts a free block in two only where it is twice
@@ -21,9 +21,6 @@ class Lifetime:
     nbytes: int
     first: int
     last: int
-
-    def overlaps(self, other: Lifetime) -> bool:
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
@@ -47,28 +44,27 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
     """First fit by decreasing size."""
     largest = max((value.nbytes for value in lifetimes), default=0)
     capacity = max(largest, -(-live_bytes(lifetimes) // PARTS), SMALLEST_PART)
+    times = max((value.last + 1 for value in lifetimes), default=0)
     segments: list[_Segment] = []
     home: dict[int, tuple[_Segment, int]] = {}
     for i in sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].nbytes, lifetimes[i].first)):
         value = lifetimes[i]
         for segment in segments:
-            offset = segment.gap(value)
+            offset = segment.taken.gap(value.nbytes, value.first, value.last)
             if offset + value.nbytes <= capacity:
                 break
         else:
-            segment, offset = _Segment(), 0
+            segment, offset = _Segment(TakenMemory(times)), 0
             segments.append(segment)
-        segment.values.append((offset, value))
+        segment.taken.take(offset, offset + value.nbytes, value.first, value.last)
+        segment.nbytes = max(segment.nbytes, offset + value.nbytes)
         home[i] = segment, offset
-    sizes = [max(offset + value.nbytes for offset, value in segment.values) for segment in segments]
+    sizes = [segment.nbytes for segment in segments]
     start = {id(segment): at for segment, at in zip(segments, accumulate([0, *sizes]), strict=False)}
     return Arena(tuple(sizes), tuple(start[id(home[i][0])] + home[i][1] for i in range(len(lifetimes))))
 
 
+@dataclass
 class _Segment:
-    def __init__(self) -> None:
-        self.values: list[tuple[int, Lifetime]] = []  # offset, value
-
-    def gap(self, value: Lifetime) -> int:
-        """The lowest offset at which `value` overlaps nothing."""
-        return first_fit(value.nbytes, [(at, at + other.nbytes) for at, other in self.values if other.overlaps(value)])
+    taken: TakenMemory
+    nbytes: int = 0

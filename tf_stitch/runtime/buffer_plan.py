@@ -12,14 +12,13 @@ from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, ScatterAttrs, Variabl
 from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.self_copies import without_self_copies
-from tf_stitch.kernel_ir.walk import accesses
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy
 from tf_stitch.runtime.executable_format import Space, StateMode
+from tf_stitch.runtime.known_accesses import KnownAccesses
 from tf_stitch.runtime.needed import needed
 from tf_stitch.runtime.rounds import Touch, plan_rounds
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
@@ -47,6 +46,7 @@ class BufferPlan:
         reused: values of the arena that are written over another that nobody reads later, and that other.
         arena: bytes of each segment.
         live_bytes: what the arena's values take at one time, at most.
+        accesses: of the kernels to their parameters.
     """
 
     kernels: list[Work]
@@ -62,6 +62,7 @@ class BufferPlan:
     live_bytes: int = 0
     writer: dict[Node, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
+    accesses: KnownAccesses = field(default_factory=KnownAccesses, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._input = {key: i for i, key in enumerate(self.inputs)}
@@ -222,32 +223,33 @@ def _updating(plan: BufferPlan, writer: int, is_updated: Callable[[Node, k.Mode]
     assert isinstance(kernel, LoweredKernel), "what a library call computes is not written in place"
     names = [p.name for p, argument in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if is_updated(*argument)]
-    if reads and not _one_access_each(kernel, set(names)):
+    if reads and not _one_access_each(plan, kernel, set(names)):
         program = without_self_copies(kernel.program, names)
-        if any(not write for _, write in _accesses(program.body, set(names))):
+        if any(not write for _, write in plan.accesses.of(program.body, names)):
             return None
         kernel = replace(kernel, program=program)
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
     return replace(kernel, program=replace(kernel.program, buffers=buffers))
 
 
-def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
+def _one_access_each(plan: BufferPlan, kernel: LoweredKernel, names: set[str]) -> bool:
     """Whether every element of `names` is last read in the iteration that writes it, before it does. What groups read
     that a grid barrier separates from the writing one is read in time."""
     if not kernel.schedule.groups:
-        return _reads_before_it_writes(kernel.program.body, kernel.schedule, names)
+        return _reads_before_it_writes(plan, kernel.program.body, kernel.schedule, names)
     loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
     groups = [(phase, group) for phase, together in enumerate(kernel.schedule.groups) for group in together]
     touching = [(phase, group, loop) for (phase, group), loop in zip(groups, loops, strict=True)
-                if _accesses(loop.body, names)]
+                if plan.accesses.of(loop.body, names)]
     (last, group, loop), rest = touching[-1], touching[:-1]
-    written_before = any(wrote for _, _, other in rest for _, wrote in _accesses(other.body, names))
+    written_before = any(wrote for _, _, other in rest for _, wrote in plan.accesses.of(other.body, names))
     return (not written_before and all(phase < last for phase, _, _ in rest)
-            and _reads_before_it_writes(loop.body, group, names))
+            and _reads_before_it_writes(plan, loop.body, group, names))
 
 
-def _reads_before_it_writes(body: Sequence[k.Stmt], schedule: KernelSchedule, names: set[str]) -> bool:
-    found = _accesses(body, names)
+def _reads_before_it_writes(plan: BufferPlan, body: Sequence[k.Stmt], schedule: KernelSchedule, names: set[str]
+                            ) -> bool:
+    found = plan.accesses.of(body, names)
     writes = [wrote for _, wrote in found]
     return family_of(schedule).in_place and len({index for index, _ in found}) == 1 and writes == sorted(writes)
 
@@ -283,7 +285,7 @@ def _write_over(plan: BufferPlan, i: int, value: Node, operand: Node) -> bool:
         return False
     names = {p.name for p, (node, _) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if node in (operand, value)}
-    if not _one_access_each(kernel, names):
+    if not _one_access_each(plan, kernel, names):
         return False
     buffers = tuple(replace(b, shared=True) if b.name in names else b for b in kernel.program.buffers)
     plan.kernels[i] = replace(kernel, program=replace(kernel.program, buffers=buffers))
@@ -293,11 +295,6 @@ def _write_over(plan: BufferPlan, i: int, value: Node, operand: Node) -> bool:
 
 def _is_variable(node: Node, handle: str) -> bool:
     return isinstance(node.attrs, VariableAttrs) and node.attrs.handle == handle
-
-
-def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool]]:
-    """Indices at which buffers of `names` are read (False) or written (True), in program order."""
-    return [(a.index, a.write) for a in accesses(body) if a.buffer in names]
 
 
 def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
