@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tf_stitch.runtime import step_order
 from tf_stitch.runtime.executable import BufferRef
 from tf_stitch.runtime.executable_format import Space
-from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.runtime.step_order import Access, _Touched, predecessors
 
 ACCESS = st.builds(lambda space, at, size, writes: Access(BufferRef(space, at), size, writes),
                    st.sampled_from([Space.ARENA, Space.INPUT, Space.OUTPUT]), st.integers(0, 6), st.integers(1, 4),
@@ -49,3 +55,25 @@ def test_exactly_the_conflicts_are_ordered(steps: list[list[Access]]) -> None:
             conflicts = any(conflict(a, b) for a in own for b in steps[j])
             assert conflicts <= (j in reached[i])
             assert conflicts >= (j in direct[i])
+
+
+def test_the_work_grows_with_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of all sizes share the arena one after the other: each shares bytes with many that are long gone."""
+    seen = 0
+    touched = step_order._Memory.touched
+
+    def counted(memory: step_order._Memory, begin: int, end: int) -> Sequence[_Touched]:
+        nonlocal seen
+        found = touched(memory, begin, end)
+        seen += len(found)
+        return found
+
+    monkeypatch.setattr(step_order._Memory, "touched", counted)
+    work = []
+    for count in (200, 400, 800):
+        seen = 0
+        rng = random.Random(count)
+        values = [(rng.randrange(1000), rng.randint(1, 100)) for _ in range(count)]
+        predecessors([[arena(*value, True), arena(*before, False)] for before, value in itertools.pairwise(values)])
+        work.append(seen)
+    assert work[2] < 2.2 * work[1] < 4.8 * work[0]

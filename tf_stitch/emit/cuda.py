@@ -113,7 +113,7 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
         block = f"blockIdx.x - start_{m}" if m else "blockIdx.x"
         given = [block, *names, *own.values(), *["barrier"] * program.cooperative]
         calls.append((f"tfs_read_late({', '.join(names)});", f"{name}({', '.join(given)});"))
-        grids.append(CudaKernel(program, own).size(program.grid))
+        grids.append(CudaKernel(program, own).size(program.grid) if own else emitter.size(program.grid))
     blocks = str(resident)
     if members[0][1].program.cooperative:  # sizes do not vary here
         pointers.append("unsigned int* barrier")
