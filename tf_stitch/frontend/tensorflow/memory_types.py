@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from tensorflow.core.framework.kernel_def_pb2 import KernelDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -22,14 +22,18 @@ def has_gpu_kernel(node: NodeDef) -> bool:
     return bool(_fitting(node))
 
 
-def _fitting(node: NodeDef) -> list[KernelDef]:
+def _fitting(node: NodeDef) -> tuple[KernelDef, ...]:
     """Kernels that a GPU may run a node with, the one that it does first."""
     op = op_def_registry.get(node.op)
     if op is None:
-        return []
-    types = {attr.name: node.attr[attr.name].type if attr.name in node.attr else attr.default_value.type
-             for attr in op.attr if attr.type == "type"}  # fmt: skip
-    return [kernel for kernel in _gpu_kernels(node.op) if _takes(kernel, types)]
+        return ()
+    return _taking(node.op, tuple((attr.name, node.attr[attr.name].type if attr.name in node.attr
+                                   else attr.default_value.type) for attr in op.attr if attr.type == "type"))
+
+
+@cache  # a graph has many nodes, of few ops and types; cast has a kernel for each pair of types
+def _taking(op: str, types: tuple[tuple[str, int], ...]) -> tuple[KernelDef, ...]:
+    return tuple(kernel for kernel in _gpu_kernels(op) if _takes(kernel, dict(types)))
 
 
 @cache
@@ -39,5 +43,5 @@ def _gpu_kernels(op: str) -> tuple[KernelDef, ...]:
     return tuple(sorted(found, key=lambda k: (k.device_type != "GPU", -k.priority)))
 
 
-def _takes(kernel: KernelDef, types: dict[str, Any]) -> bool:
+def _takes(kernel: KernelDef, types: Mapping[str, int]) -> bool:
     return all(types.get(c.name) in c.allowed_values.list.type for c in kernel.constraint)

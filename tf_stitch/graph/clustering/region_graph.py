@@ -11,7 +11,7 @@ from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.ir.bind import unbound_symbols
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node, with_operands
+from tf_stitch.ir.graph import Node, TensorGraph, key_of, with_operands
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape
@@ -229,7 +229,7 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
         elif isinstance(node.attrs, AssignAttrs):
             new[node] = b.assign(names[node.attrs.handle], new[node.operands[0]])
         else:
-            new[node] = make_node(node.kind, [new[o] for o in node.operands], node.attrs, node.loc)
+            new[node] = with_operands(node, tuple(new[o] for o in node.operands))
     number: dict[tuple[Node, object], int] = {}
     outputs = {key: number.setdefault((new[n], None if assumed is None else assumed.sure.value(key) or key),
                                       len(number)) for key, n in graph.outputs if key not in names}
