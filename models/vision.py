@@ -16,12 +16,12 @@ NAMES = (*APPLICATIONS, "UNet")
 
 
 def build(name: str, size: int = 224, classes: int = 1000) -> Network:
-    """A network with new weights, for images of size x size.
+    """A network with new weights, for images of size x size: one of NAMES, or another one of Keras' applications.
 
     Raises:
         ValueError: there is none of that name.
     """
-    if name not in NAMES:
+    if name not in NAMES and not callable(getattr(keras.applications, name, None)):
         raise ValueError(f"no network {name!r}; there are {', '.join(NAMES)}")
     if name == "UNet":
         return network(unet(size, (32, 64, 128)), ((size, size, 3), ()), keras.losses.mean_squared_error)

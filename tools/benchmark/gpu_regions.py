@@ -68,6 +68,11 @@ def _become_variable(node: Any, variable: Any) -> None:
 
 def regions_of(concrete: Any) -> FoundRegions:
     """The regions that a step has on an H200."""
+    return find_regions(*state_of(concrete))
+
+
+def state_of(concrete: Any) -> tuple[GraphState, GraphOptions]:
+    """A step as TensorFlow's optimizer hands it over on an H200, and how regions are found in it."""
     graph_def = optimized(concrete)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
@@ -80,7 +85,7 @@ def regions_of(concrete: Any) -> FoundRegions:
     options = GraphOptions.by(config, "GPU", True, {"GPU": H200.profile}, Controls(config))
     state = GraphState(graph_def, lambda name: types.get(name, []), frozenset(kept),
                        scope_of("region", convolutions=True), device_type="GPU")
-    return find_regions(state, replace(options, need_fallback=False))
+    return state, replace(options, need_fallback=False)
 
 
 def _as_in_a_function(graph_def: Any, results: Sequence[str]) -> set[str]:
