@@ -46,7 +46,7 @@ def test_small_powers_are_products(exponent: int, dtype: DType) -> None:
     """With what pow has for infinities, zeros of both signs and what is not a number."""
     x = B.input("x:0", dtype, (7,))
     power = B.op(OpKind.POW, x, B.broadcast(B.constant(np.array(exponent), dtype), (7,)))
-    assert set(kinds(SimplifyAlgebra(), power)[1:]) == {"mul"}
+    assert set(kinds(SimplifyAlgebra(), power)) == {"mul"}
     given = np.array([-np.inf, -3, -0.0, 0, 1.5, np.inf, np.nan]).astype(dtype.numpy)
     graph = region("g", [power])
     got = run_host(graph, compiled(graph, CPU), {"x:0": given})["o0"]
