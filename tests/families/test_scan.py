@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tests.differential import patterns as p
+from tests.differential.runner import check_all, region
 from tests.support.whole_patterns import whole, x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
@@ -30,3 +32,26 @@ def test_a_running_sum_has_a_schedule() -> None:
 def test_what_it_declines_and_why(pattern: Callable[[], Pattern], reason: str, device: DeviceSpec) -> None:
     with pytest.raises(ScheduleError, match=reason):
         propose_scan(pattern(), device, True)
+
+
+@pytest.mark.parametrize(("shape", "parts"), [((64, 256), 32), ((3, 37), 8), ((20000, 256), 1), ((1, 5), 1)])
+def test_some_threads_walk_a_row_where_rows_are_few(shape: tuple[int, int], parts: int) -> None:
+    [schedule] = propose_scan(whole(B.cumsum(x(*shape), False, False)), H200, True)
+    assert schedule.mapping.row_threads == parts
+    assert schedule.mapping.rows_per_block * parts == schedule.mapping.threads
+    [schedule] = propose_scan(whole(B.cumsum(x(*shape), False, False)), CPU, True)
+    assert schedule.mapping.row_threads == 1
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("cols", [33, 64, 250])
+def test_parts_of_rows(cols: int, exclusive: bool, reverse: bool) -> None:
+    """Columns that threads divide and do not; rows that blocks do not; sums, products, numbers and halves."""
+    rows = (5, cols)
+    outputs = [B.cumsum(B.exp(B.input("a:0", F32, rows)), exclusive, reverse),
+               B.cumprod(B.exp(B.mul(B.input("p:0", F32, rows), B.constant(np.full(cols, 0.01), F32))), exclusive,
+                         reverse),
+               B.cumsum(B.input("i:0", DType.I32, rows), exclusive, reverse),
+               B.cumsum(B.input("h:0", DType.BF16, rows), exclusive, reverse)]  # fmt: skip
+    check_all(region("parts", outputs), interpret_cpu=True, interpret_gpu=True)
