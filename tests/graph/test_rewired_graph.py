@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
 from tests.graph.graphs import graph_of, text_of
 from tf_stitch.graph.rewired_graph import rewired_graph
 
@@ -40,3 +43,12 @@ def test_a_new_node_is_rewired_too() -> None:
 
 def test_without_changes_edges_keep_their_form() -> None:
     assert rewired(set(), "", {}) == GRAPH
+
+
+def test_nobody_stays_beside_what_is_gone() -> None:
+    before = GraphDef()
+    for name in ("a", "b", "c"):
+        node = before.node.add(name=name, op="NoOp")
+        node.attr["_class"].list.s.extend([b"loc:@b", b"loc:@c"] if name == "a" else [b"loc:@b"])
+    after = rewired_graph(before, {"b", "c"}, [NodeDef(name="c", op="NoOp")], {})
+    assert {n.name: list(n.attr["_class"].list.s) for n in after.node if "_class" in n.attr} == {"a": [b"loc:@c"]}

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.graph.branches import Program, branch_ops
+from tf_stitch.graph.origin import origin
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.state import GraphState
 
@@ -94,6 +95,12 @@ def test_steps_leave_the_same(function: Callable[..., Any], first: list[Any]) ->
     assert program.state.branches >= 1
     assert program.state.imported  # every node has its types
     program.check(X * 2)
+
+
+def test_errors_find_the_lines_of_what_is_new() -> None:
+    program = Program(loss_scaling, [COUNT, SCALE, WEIGHTS])
+    before = {origin(node) for node in program.before.node}
+    assert {origin(node) for node in program.after.node} <= before
 
 
 def random_program(seed: int) -> Program:

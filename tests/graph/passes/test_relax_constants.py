@@ -9,13 +9,14 @@ from tf_stitch.graph.state import GraphState
 from tf_stitch.report.entries import LoopEntry
 
 
-def inputs_after(*nodes: tuple[str, str, list[str]], preserved: str = "", unrolled: bool = False
-                 ) -> dict[str, list[str]]:
+def inputs_after(*nodes: tuple[str, str, list[str]], preserved: str = "", unrolled: bool = False,
+                 branches: int = 0) -> dict[str, list[str]]:
     before = GraphDef()
     for name, op, inputs in nodes:
         before.node.add(name=name, op=op, input=inputs)
     loops = (LoopEntry("while", 3, None),) if unrolled else ()
-    result = RelaxConstants().run(GraphState(before, lambda name: [], frozenset(preserved.split()), loops=loops))
+    result = RelaxConstants().run(GraphState(before, lambda name: [], frozenset(preserved.split()), loops=loops,
+                                            branches=branches))
     assert result.modified is (result.graph.graph_def != before)
     return {n.name: list(n.input) for n in result.graph.graph_def.node}
 
@@ -72,6 +73,13 @@ def test_what_an_unrolled_loop_leaves_is_not_waited_for() -> None:
     assert inputs_after(*LOOP, unrolled=True) == {
         "x": ["y"], "w": ["h", *before_it], "last": ["w", "x"], "update": ["h", "g", "^last", *before_it, "^w"]}
     assert inputs_after(*LOOP) == {name: inputs for name, _, inputs in LOOP}, "there was no loop"
+
+
+def test_so_is_what_a_branch_leaves_that_became_selects() -> None:
+    step = (("a", "AssignVariableOp", ["h", "x"]), ("b", "AssignVariableOp", ["g", "x"]),
+            ("merge", "NoOp", ["^a", "^b"]), ("later", "AssignAddVariableOp", ["i", "one", "^merge"]))
+    assert inputs_after(*step, branches=1)["later"] == ["i", "one", "^a", "^b"]
+    assert inputs_after(*step)["later"] == ["i", "one", "^merge"], "there was no branch"
 
 
 def test_what_is_read_or_has_to_stay_is_waited_for() -> None:

@@ -15,6 +15,7 @@ from tf_stitch.graph.branches import ASSIGNMENTS, Branches, Sides, branches_of
 from tf_stitch.graph.control_context import frame_names
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType
+from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.pass_manager import PassResult
@@ -61,7 +62,8 @@ class _Conversion:
         for node in self._graph.nodes.values():
             inside = node.name in self._branches.sides
             switch = node.op in SWITCHES and node.inputs[1] in self._branches.predicates
-            if (inside or switch) and f"{node.name}:0" in self._graph.handles:
+            kept = node.name in self._edit.state.preserved
+            if (inside or switch) and not kept and f"{node.name}:0" in self._graph.handles:
                 self._skip(node, ports=2 if switch else 1)
             elif switch:
                 self._replace(node, "Identity", node.inputs[:1])
@@ -177,6 +179,7 @@ class _Conversion:
         number = next(self._numbers)
         made = NodeDef(name=self._edit.free_name(f"{beside.name}/tfs_{name}_{number}"), op=op, input=inputs,
                        device=beside.device)
+        set_origin(made, [self._edit.defs[beside.name]])
         for attr, enum in types.items():
             made.attr[attr].type = enum
         self._edit.new.append(made)
