@@ -16,8 +16,10 @@ from typing import Any
 from tf_stitch.convert.command import OK, main
 from tf_stitch.convert.saved_model import read_model
 from tools.benchmark.conversion_check import FORMS
+from tools.benchmark.machine import describe_cpu
 
 PROGRAM = Path(__file__).resolve().parents[2] / "tests" / "convert" / "load_model.cc"
+FLOOR = "one multiplication"
 LAYERS = 50
 """Of three variables each."""
 WIDTH = 8
@@ -36,7 +38,7 @@ def build_loader(folder: Path) -> Path:
 
 
 def one_region(folder: Path, target: str = "cpu") -> None:
-    """Writes the network to `original` and, converted to one region, to `converted`.
+    """Writes the network to `original` and, converted to one region, to `converted`; and one multiplication.
 
     Args:
         target: as `tf_stitch convert --target` has it.
@@ -51,13 +53,14 @@ def one_region(folder: Path, target: str = "cpu") -> None:
     for _ in range(LAYERS):
         h = keras.layers.LayerNormalization(center=False)(h + keras.layers.Dense(WIDTH, activation="tanh")(h))
     keras.Model(i, h).export(str(folder / FORMS[0]), verbose=False)
+    keras.Model(i, 2.0 * i).export(str(folder / FLOOR), verbose=False)
     if main([f"--input_dir={folder / FORMS[0]}", f"--output_dir={folder / FORMS[1]}", "--scope=region",
              "--signatures=serving_default", "--input_ranges=batch=1:1", "--nomeasure", f"--target={target}"]) != OK:
         raise RuntimeError("the network does not convert")
 
 
 def host_times(program: Path, library: Path, folder: Path) -> dict[str, Any]:
-    """Of both forms: microseconds of a call, medians of turns; and how many regions and calls ran.
+    """Of both forms and the floor: microseconds of a call, medians of turns; how many regions ran in one; the day.
 
     Args:
         folder: as one_region has written it.
@@ -65,16 +68,18 @@ def host_times(program: Path, library: Path, folder: Path) -> dict[str, Any]:
     import numpy as np
 
     np.random.default_rng(0).standard_normal((1, WIDTH)).astype(np.float32).tofile(folder / "input")
-    signature = next(s for s in read_model(folder / FORMS[0]).chosen(["serving_default"]))
-    found: dict[str, list[float]] = {form: [] for form in FORMS}
+    signatures = {form: next(s for s in read_model(folder / form).chosen(["serving_default"]))
+                  for form in (FLOOR, FORMS[0])}
+    found: dict[str, list[float]] = {form: [] for form in (FLOOR, *FORMS)}
     runs = 0.0
     for _ in range(TURNS):
-        for form in FORMS:
+        for form in found:
+            signature = signatures.get(form, signatures[FORMS[0]])
             said = run_loader(program, library, folder / form, CALLS, signature.inputs[0].tensor, (1, WIDTH),
                               folder / "input", signature.outputs[0].tensor, folder / "output")
             found[form].append(said["us"])
             runs = said["runs"]
-    return {"microseconds": found, "regions": runs / CALLS}
+    return {"microseconds": found, "regions": runs / CALLS, "date": describe_cpu()["date"]}
 
 
 def run_loader(program: Path, library: Path, model: Path, calls: int, input_tensor: str, shape: Sequence[int],
@@ -94,13 +99,14 @@ def run_loader(program: Path, library: Path, model: Path, calls: int, input_tens
 
 def host_lines(found: dict[str, Any]) -> list[str]:
     """Of the page."""
-    before, after = (found["microseconds"][form] for form in FORMS)
+    floor, before, after = (found["microseconds"][form] for form in (FLOOR, *FORMS))
     return ["## What a call costs the host", "",
             f"A network of {3 * LAYERS} variables and {WIDTH} features, converted to {found['regions']:.0f} region "
             "(`--scope=region`), run by a program of TensorFlow's C API (`tests/convert/load_model.cc`): microseconds "
             f"of `TF_SessionRun`, kernels included. Medians of {CALLS} calls in each of {TURNS} processes, the lowest, "
-            "the median and the highest of them.", "",
-            "| original | converted |", "| --- | --- |", f"| {_three(before)} | {_three(after)} |", ""]
+            "the median and the highest of them, in turns. A graph of one multiplication says what the call itself "
+            f"costs. {found['date']}.", "", "| one multiplication | original | converted |", "| --- | --- | --- |",
+            f"| {_three(floor)} | {_three(before)} | {_three(after)} |", ""]
 
 
 def _three(values: Sequence[float]) -> str:
