@@ -30,7 +30,8 @@ def row() -> dict[str, Any]:
 
 def test_the_page_has_equality_and_speed() -> None:
     document = {"machine": {"cpu": "c"}, "command": "python -m x",
-                "host": {"microseconds": {"original": [600.0, 500.0, 700.0], "converted": [24.0]}, "regions": 1.0},
+                "host": {"microseconds": {"one multiplication": [20.0], "original": [600.0, 500.0, 700.0],
+                                          "converted": [24.0]}, "regions": 1.0, "date": "2026-11-26"},
                 "results": [row(), {"model": "n", "by": "them", "error": "no"}]}
     said = page(document)
     assert "\n1 of 2 models convert" in said
@@ -40,8 +41,8 @@ def test_the_page_has_equality_and_speed() -> None:
     assert "Of 1 models a call is 2.00 times as fast" in said
     assert "\n| m | 3 (2 to 4) | 1 (1 to 2) | 2.00 | 1, 1 | 1.00 | 1.50 | 1.10 | 30.0 / 10.0 | 20.0 / 8.0 | " in said
     widths = {line.count("|") for line in said.splitlines() if line.startswith("|")}
-    assert widths == {3, 10, 13}
-    assert "\n| 500, 600, 700 | 24, 24, 24 |\n" in said
+    assert widths == {4, 10, 13}
+    assert "\n| 20, 20, 20 | 500, 600, 700 | 24, 24, 24 |\n" in said
 
 
 def test_a_model_of_the_zoo_converts_and_gives_the_same_outputs_elsewhere(tmp_path: Path) -> None:
