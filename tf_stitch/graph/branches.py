@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +23,6 @@ _PASS_ON = _ANYWHERE | {"Identity", "Switch"}
 _MAY_FIND_NONE = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
 """Who asks that may not read a variable where it is told no."""
 
-
 Sides: TypeAlias = tuple[tuple[str, bool], ...]
 """Predicates, and whether each is true."""
 
@@ -36,24 +35,25 @@ class Branches:
         predicates: tensors of branches that give way.
         sides: node -> the sides that it is on, of each of these branches that it is in.
         merges: Merge of such a branch -> (predicate, value if it is true, value if it is false).
-        values: Merges whose value somebody reads.
+        values: names of nodes whose value somebody reads, Merges among them.
     """
 
     predicates: frozenset[str]
     sides: Mapping[str, Sides]
     merges: Mapping[str, tuple[str, str, str]]
-    values: frozenset[str]
+    values: Set[str]
 
 
-def branches_of(graph: ImportedGraph, frames: Mapping[str, str]) -> Branches:
+def branches_of(graph: ImportedGraph, frames: Mapping[str, str], preserved: Set[str]) -> Branches:
     """Branches in which nothing but what a kernel of ours computes happens, and updates of whole variables, on one GPU;
     and not much for nothing.
 
     Args:
         frames: as control_contexts has them.
+        preserved: names of nodes that must exist, and may be fetched.
     """
     contexts = control_contexts(graph, dict(frames))
-    merges, values = dict(_merges(graph, contexts)), _read_merges(graph)
+    merges, values = dict(_merges(graph, contexts)), _read_merges(graph) | preserved & graph.nodes.keys()
     members: dict[str, list[str]] = {}
     for name, context in contexts.items():
         for predicate in _predicates(context):
@@ -113,7 +113,7 @@ def _read_merges(graph: ImportedGraph) -> frozenset[str]:
 
 
 def _is_fit(graph: ImportedGraph, node: ImportedNode, contexts: Mapping[str, Context],
-            merges: Mapping[str, tuple[str, str, str]], values: frozenset[str]) -> bool:
+            merges: Mapping[str, tuple[str, str, str]], values: Set[str]) -> bool:
     """Whether a node may run where it would not have, or, of a Merge, choose between two values that are there."""
     if any(not key.startswith(_BRANCH) for key, _ in contexts[node.name]):  # in a loop
         return False
@@ -131,7 +131,7 @@ def _is_fit(graph: ImportedGraph, node: ImportedNode, contexts: Mapping[str, Con
 
 
 def _bytes_for_nothing(graph: ImportedGraph, predicate: str, names: list[str], contexts: Mapping[str, Context],
-                       merges: Mapping[str, tuple[str, str, str]], values: frozenset[str]) -> int:
+                       merges: Mapping[str, tuple[str, str, str]], values: Set[str]) -> int:
     """Of what is updated, and of values to choose from. What is done if a test holds of all elements, as of gradients
     that are finite, is expected."""
     expected = (predicate, "1") if graph.nodes[producer_of(predicate)].op == "All" else None

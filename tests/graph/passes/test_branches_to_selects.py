@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.frontend.check import types_of_graph
 from tests.graph.branches import Program, branch_ops
 from tf_stitch.graph.origin import origin
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
@@ -212,6 +213,18 @@ def test_a_branch_in_a_branch_that_stays() -> None:
     assert set(after) < set(before)
     assert program.state.branches == 1
     program.check(X)
+
+
+def test_a_value_that_is_fetched_is_one() -> None:
+    """Of a session: nothing reads it."""
+    program = Program(values, [WEIGHTS])
+    chosen = next(n.name for n in program.before.node if n.op == "Merge" and n.attr["T"].type == tf.float32)
+    graph_def = tf.compat.v1.graph_util.extract_sub_graph(program.before, [chosen])
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        state = GraphState(graph_def, types_of_graph(graph), frozenset({chosen}), device_type="GPU")
+        after = BranchesToSelects().run(state).graph.graph_def
+    assert {n.op for n in after.node if n.name == chosen} == {"SelectV2"}
 
 
 def test_on_a_cpu_nobody_asks() -> None:

@@ -36,7 +36,7 @@ class BranchesToSelects:
     def run(self, state: GraphState) -> PassResult[GraphState]:
         if state.device_type != "GPU" or not any(node.op in SWITCHES for node in state.graph_def.node):
             return PassResult(state, False)
-        branches = branches_of(state.imported, frame_names(state.graph_def))
+        branches = branches_of(state.imported, frame_names(state.graph_def), state.preserved)
         if not branches.predicates:
             return PassResult(state, False)
         after = replace(_Conversion(state, branches).applied(), branches=len(branches.predicates))
