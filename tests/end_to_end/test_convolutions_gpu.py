@@ -92,57 +92,31 @@ for case in range(8):
             np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=f"{title} {name} {call}")
 """
 
-POOLED_VOLUMES = """
-import numpy as np, tensorflow as tf
-dtype = tf.as_dtype("DTYPE")
-random = np.random.default_rng(0)
-filters = tf.cast(np.eye(8)[None, None, None], dtype)  # for a graph with a convolution, which changes nothing
-for window, strides, padding, first in (([3, 3, 3], [2, 2, 2], "SAME", False), ([2, 2, 2], [2, 2, 2], "VALID", True),
-                                        ([1, 3, 2], [1, 1, 2], "SAME", True), ([2, 2, 3], [1, 3, 1], "VALID", False)):
-    def axes(values): return [1, 1, *values] if first else [1, *values, 1]
-    settings = dict(ksize=axes(window), strides=axes(strides), padding=padding,
-                    data_format="NCDHW" if first else "NDHWC")
-    # Of each 4 x 4 x 4 neighbours all are different whole numbers, or four by four the same.
-    numbers = np.stack([random.permutation(64) // (4 if EQUAL else 1) for _ in range(16)]).reshape(2, 8, 4, 4, 4)
-    values = np.tile(numbers, (1, 1, 2, 3, 4))[:, :, :7, :10, :13]
-    x = tf.cast(values if first else values.transpose(0, 2, 3, 4, 1), dtype)
-    def step(x):
-        x = tf.raw_ops.Conv3D(input=x, filter=filters, strides=[1] * 5, padding="SAME",
-                              data_format=settings["data_format"])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y, z = tf.raw_ops.MaxPool3D(input=x, **settings), tf.raw_ops.AvgPool3D(input=x, **settings)
-            loss = tf.reduce_sum(tf.sin(y)) + tf.reduce_sum(tf.cos(z))
-        return y, z, tape.gradient(loss, x)
-    stitched = tf.function(step)
-    want = step(x)  # op by op
-    for call in range(5):
-        for name, a, b in zip(("max", "mean", "gradient"), stitched(x), want):
-            a, b = tf.cast(a, tf.float64).numpy(), tf.cast(b, tf.float64).numpy()
-            allowed = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype.name] * max(1.0, np.abs(b).max())
-            title = f"{window} {strides} {padding} {name} {call}"
-            np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=title)
-"""
-
 POOLINGS = """
 import numpy as np, tensorflow as tf
-dtype = tf.as_dtype("DTYPE")
+dtype, axes = tf.as_dtype("DTYPE"), AXES
+convolve, most, mean = {2: (tf.raw_ops.Conv2D, lambda x, **named: tf.raw_ops.MaxPool(input=x, **named),
+                            lambda x, **named: tf.raw_ops.AvgPool(value=x, **named)),
+                        3: (tf.raw_ops.Conv3D, lambda x, **named: tf.raw_ops.MaxPool3D(input=x, **named),
+                            lambda x, **named: tf.raw_ops.AvgPool3D(input=x, **named))}[axes]
 random = np.random.default_rng(0)
-filters = tf.cast(np.eye(8)[None, None], dtype)  # for a graph with a convolution, which changes nothing
-for window, strides, padding, first in (([3, 3], [2, 2], "SAME", False), ([2, 2], [2, 2], "VALID", True),
-                                        ([3, 2], [1, 2], "SAME", True), ([2, 3], [3, 1], "VALID", False)):
-    def axes(values): return [1, 1, *values] if first else [1, *values, 1]
-    settings = dict(ksize=axes(window), strides=axes(strides), padding=padding, data_format="NCHW" if first else "NHWC")
-    # Of each 4 x 4 neighbours all are different whole numbers, or four by four the same.
-    numbers = np.stack([random.permutation(16) // (4 if EQUAL else 1) for _ in range(24)]).reshape(3, 8, 4, 4)
-    values = np.tile(numbers, (1, 1, 5, 4))[:, :, :17, :14]
-    x = tf.cast(values if first else values.transpose(0, 2, 3, 1), dtype)
+filters = tf.cast(np.eye(8)[(None,) * axes], dtype)  # for a graph with a convolution, which changes nothing
+# Of each 4 x 4 (x 4) neighbours all are different whole numbers, or four by four the same.
+numbers = np.stack([random.permutation(4 ** axes) // (4 if EQUAL else 1) for _ in range(24)])
+values = np.tile(numbers.reshape(3, 8, *[4] * axes), (1, 1, *(2, 5, 4)[3 - axes:]))
+values = values[(slice(None), slice(None), *(slice(size) for size in (7, 17, 14)[3 - axes:]))]
+for window, strides, padding, first in (((3, 3, 3), (2, 2, 2), "SAME", False), ((2, 2, 2), (2, 2, 2), "VALID", True),
+                                        ((1, 3, 2), (1, 1, 2), "SAME", True), ((2, 2, 3), (1, 3, 1), "VALID", False)):
+    def sizes(along): return [1, 1, *along[3 - axes:]] if first else [1, *along[3 - axes:], 1]
+    layout = "NCDHW" if first else "NDHWC"
+    layout = layout if axes == 3 else layout.replace("D", "")
+    settings = dict(ksize=sizes(window), strides=sizes(strides), padding=padding, data_format=layout)
+    x = tf.cast(values if first else np.moveaxis(values, 1, -1), dtype)
     def step(x):
-        x = tf.raw_ops.Conv2D(input=x, filter=filters, strides=[1] * 4, padding="SAME",
-                              data_format=settings["data_format"])
+        x = convolve(input=x, filter=filters, strides=[1] * (axes + 2), padding="SAME", data_format=layout)
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y, z = tf.raw_ops.MaxPool(input=x, **settings), tf.raw_ops.AvgPool(value=x, **settings)
+            y, z = most(x, **settings), mean(x, **settings)
             loss = tf.reduce_sum(tf.sin(y)) + tf.reduce_sum(tf.cos(z))
         return y, z, tape.gradient(loss, x)
     stitched = tf.function(step)
@@ -276,13 +250,6 @@ def test_variants(dtype: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_poolings(dtype: str, tmp_path: Path) -> None:
-    report = run(POOLINGS.replace("DTYPE", dtype).replace("EQUAL", "0"), tmp_path, **ALONE)
-    assert not report["fallbacks"]
-    assert not [reason for reason in left_out(report) if "Pool" in reason]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_volumes(groups: int, dtype: str, tmp_path: Path) -> None:
     program = VOLUMES.replace("DTYPE", dtype).replace("SEED", str(DTYPES.index(dtype))).replace("GROUPS", str(groups))
@@ -293,17 +260,13 @@ def test_volumes(groups: int, dtype: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equal", [0, 1])
-def test_pooled_volumes(equal: int, dtype: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("axes", [2, 3])
+def test_poolings(axes: int, equal: int, dtype: str, tmp_path: Path) -> None:
     """Of equal elements the first has the gradient, as in TensorFlow's kernels for GPUs."""
-    report = run(POOLED_VOLUMES.replace("DTYPE", dtype).replace("EQUAL", str(equal)), tmp_path, **ALONE)
+    program = POOLINGS.replace("DTYPE", dtype).replace("EQUAL", str(equal)).replace("AXES", str(axes))
+    report = run(program, tmp_path, **ALONE)
     assert not report["fallbacks"]
     assert not [reason for reason in left_out(report) if "Pool" in reason]
-
-
-def test_poolings_of_equal_elements(tmp_path: Path) -> None:
-    """The first has the gradient, as on CPUs."""
-    report = run(POOLINGS.replace("DTYPE", "float32").replace("EQUAL", "1"), tmp_path, **ALONE)
-    assert not report["fallbacks"]
 
 
 @pytest.mark.parametrize(("policy", "steps"), [("mixed_bfloat16", 3), ("float32", 6)])

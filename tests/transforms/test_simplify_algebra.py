@@ -1,4 +1,4 @@
-"""Divisions by sums of exponentials, and small powers, become products; others stay."""
+"""Divisions by sums of exponentials, and small powers, become multiplications; others stay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_largest_by_itself_is_one() -> None:
 
 @pytest.mark.parametrize("dtype", [F32, DType.F64, DType.BF16, DType.F16])
 @pytest.mark.parametrize("exponent", [2, 3, 4])
-def test_small_powers_are_products(exponent: int, dtype: DType) -> None:
+def test_small_powers_are_multiplied_out(exponent: int, dtype: DType) -> None:
     """With what pow has for infinities, zeros of both signs and what is not a number."""
     x = B.input("x:0", dtype, (7,))
     power = B.op(OpKind.POW, x, B.broadcast(B.constant(np.array(exponent), dtype), (7,)))

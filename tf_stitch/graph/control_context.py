@@ -17,7 +17,7 @@ def frame_names(graph_def: Any) -> dict[str, str]:
     return {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ENTERS}
 
 
-def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, Context]:
+def control_contexts(graph: ImportedGraph, frames: Mapping[str, str]) -> dict[str, Context]:
     """The context of every node.
 
     Args:

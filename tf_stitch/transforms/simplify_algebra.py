@@ -23,8 +23,8 @@ _VIEWS = (OpKind.RESHAPE, OpKind.BROADCAST)
 @dataclass(frozen=True)
 class SimplifyAlgebra:
     """x / y, y the sum of a softmax, becomes x * (1 / y): one rounding more, as in TensorFlow's softmax kernel. The
-    reciprocal of another number may be infinite or flushed to 0, and x / x would not be 1. x ** 2, ** 3 and ** 4 become
-    products, of three roundings at most; a power takes a GPU some 60 instructions."""
+    reciprocal of another number may be infinite or flushed to 0, and x / x would not be 1. x ** 2, ** 3 and ** 4 are
+    multiplied out, with three roundings at most."""
 
     name: str = "simplify_algebra"
 

@@ -21,6 +21,13 @@ def _op_attrs(op: str) -> dict[str, Any] | None:
     return None if op_def is None else {attr.name: attr for attr in op_def.attr}
 
 
+@cache
+def is_stateful(op: str) -> bool:
+    """Whether an op keeps a state, or TensorFlow does not know it."""
+    op_def = op_def_registry.get(op)
+    return op_def is None or bool(op_def.is_stateful)
+
+
 @dataclass(frozen=True)
 class NodeAttrs:
     """Attributes of `node` (a NodeDef)."""

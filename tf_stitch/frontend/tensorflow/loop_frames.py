@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from tensorflow.python.framework import op_def_registry
-
-from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
+from tf_stitch.frontend.tensorflow.attributes import NodeAttrs, is_stateful
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 
@@ -105,15 +102,9 @@ def why_not_unrolled(frame: LoopFrame, preserved: Collection[str]) -> str | None
             return "a branch within it"
         if NodeAttrs(node).is_for_xla():
             return "XLA compiles it"
-        if _is_stateful(node.op) and node.op != READS_VARIABLE:
+        if is_stateful(node.op) and node.op != READS_VARIABLE:
             return f"{node.name} ({node.op}) keeps a state"
     return None
-
-
-@cache
-def _is_stateful(op: str) -> bool:
-    op_def = op_def_registry.get(op)
-    return op_def is None or bool(op_def.is_stateful)
 
 
 def _data(node: Any) -> list[str]:
