@@ -15,6 +15,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning import attention_choice
 
 B = p.B
@@ -51,6 +52,26 @@ def causal(s: Node) -> Node:
     """Every query sees what the mask of all heads says."""
     seen = B.broadcast(B.input("seen", DType.BOOL, s.type.shape[-2:]), s.type.shape)
     return B.select(seen, s, B.constant(-1e9, F32))
+
+
+def seen_before(s: Node, ahead: int = 0, masked: float = -1e9, inverted: bool = False) -> Node:
+    """Every query sees the keys up to its own number + ahead: the graph knows that, and no input."""
+    query, key = (B.iota(s.type.shape[-2:], axis, DType.I32) for axis in range(2))
+    last = B.add(query, B.broadcast(B.constant(ahead, DType.I32), query.type.shape))
+    kept = B.broadcast(B.op(OpKind.GREATER if inverted else OpKind.LESS_EQUAL, key, last), s.type.shape)
+    sides = s, B.broadcast(B.constant(masked, s.type.dtype), s.type.shape)
+    return B.select(kept, *(sides[::-1] if inverted else sides))
+
+
+def some_see_nothing(s: Node) -> Node:
+    """The first queries see no key: each of their weights is the same."""
+    return seen_before(s, ahead=-70, masked=-6e4)
+
+
+def overflown(s: Node) -> Node:
+    """Scores of what is seen are below those of what is masked, or as far above as exponentials need to be told."""
+    far = B.mul(s, p.const(1e38, s))
+    return seen_before(far, masked=-3e37, inverted=True)
 
 
 def blocked(s: Node) -> Node:
@@ -106,6 +127,10 @@ GRAPHS = {
     "padding": plain(score=padding),
     "causal": plain(queries=60, keys=60, score=causal),
     "blocked": plain(score=blocked),
+    "seen_before": plain(BF16, 30, 200, 200, 8, 64, 64, seen_before),
+    "seen_farther": plain(batch=30, count=8, queries=100, keys=300, score=lambda s: seen_before(s, 90, -np.inf)),
+    "some_see_nothing": plain(F16, 30, 130, 150, 8, 32, 32, some_see_nothing),
+    "overflown": plain(batch=30, count=8, queries=80, keys=130, score=overflown),
     "keras": keras(),
     "joined": joined(),
     "mixed_precision": mixed_precision(),

@@ -31,10 +31,31 @@ template <class C> struct tfs_attention {
   uint32_t q[K_WORDS / 8][4];
   float o[C::WIDTH / 8][4], most[2], sum[2];
 
-  template <int WORDS, int STRIDE>
-  __device__ __forceinline__ void copy_tile(uint32_t* shared, const T* rows, int step, int there) const {
-    tfs_copy_rows<E, THREADS, TILE, WORDS, STRIDE>(thread, shared, rows, step, there);
+  // Keys and values of a tile, to a stage.
+  __device__ __forceinline__ void copy_keys(uint32_t* stage, const T* keys, const T* values, int tile) const {
+    const int first = tile * TILE, there = C::KEYS - first;
+    tfs_copy_rows<E, THREADS, TILE, K_WORDS, C::K_STRIDE>(thread, stage, keys + (long long)first * C::K_ROW, C::K_ROW, there);
+    tfs_copy_rows<E, THREADS, TILE, V_WORDS, C::V_STRIDE>(thread, stage + TILE * C::K_STRIDE,
+                                                          values + (long long)first * C::V_ROW, C::V_ROW, there);
     tfs_copy_commit();
+  }
+
+  // Tiles up to the one with the last key that a query of the block, whose first is this, does not have masked.
+  __device__ __forceinline__ static int tiles_of(int first) {
+    if (!C::CAUSAL) return TILES;
+    const int last = (first + ROWS < C::QUERIES ? first + ROWS : C::QUERIES) - 1 + C::AHEAD;
+    const int tiles = last < 0 ? 1 : last / TILE + 1;
+    return tiles < TILES ? tiles : TILES;
+  }
+
+  // Whether exponentials of masked scores are 0 for each query of the block, relative to its largest score so far.
+  __device__ __forceinline__ bool rest_is_zero(int first) const {
+    constexpr float FAR = 128.0f;  // exp(-104) is less than half of the least float
+    bool far = true;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      far = far && (first + 16 * query_warp + g + 8 * half >= C::QUERIES || most[half] - C::masked() >= FAR);
+    return C::Barrier::all(far);
   }
 
   __device__ __forceinline__ void read_queries(const T* rows, int first) {
@@ -113,16 +134,12 @@ template <class C> struct tfs_attention {
     }
   }
 
-  // The warp's results, largest scores and sums into shared memory.
-  __device__ __forceinline__ void share(float* results, float* largest, float* sums) {
-    constexpr int V = E::PER_WORD == 1 ? C::V_VECTOR : 1;
+  // The warp's results into shared memory.
+  __device__ __forceinline__ void put(float* results) const {
+    constexpr int V = E::PER_WORD == 1 ? C::V_VECTOR : 1, W = 2 * V < 4 ? 2 * V : 4;  // W: floats of the widest access
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = (key_warp * C::QUERY_WARPS + query_warp) * 16 + g + 8 * half;
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-      largest[row] = most[half];
-      sums[row] = sum[half];
 #pragma unroll
       for (int c = 0; c < C::WIDTH / (8 * V); ++c) {
         tfs_vector<float, 2 * V> columns;
@@ -132,11 +149,45 @@ template <class C> struct tfs_attention {
           columns.v[V + j] = o[c * V + j][2 * half + 1];
         }
         float* to = results + row * O_STRIDE + 8 * V * c + 2 * V * t;
-        constexpr int W = 2 * V < 4 ? 2 * V : 4;  // floats of the widest access
 #pragma unroll
         for (int j = 0; j < 2 * V; j += W)
           *reinterpret_cast<tfs_vector<float, W>*>(to + j) = *reinterpret_cast<tfs_vector<float, W>*>(columns.v + j);
       }
+    }
+  }
+
+  // The warp's results, largest scores and sums into shared memory.
+  __device__ __forceinline__ void share(float* results, float* largest, float* sums) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = (key_warp * C::QUERY_WARPS + query_warp) * 16 + g + 8 * half;
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+      largest[row] = most[half];
+      sums[row] = sum[half];
+    }
+    put(results);
+  }
+
+  // Stores the results of rows that no other warp has a part of: through shared memory, for the sake of wide accesses.
+  template <class Keep>
+  __device__ __forceinline__ void store_own(T* out, int outer, int head, int first, float* results, Keep keep) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+      const int query = first + 16 * query_warp + g + 8 * half;
+      if (t == 0 && query < C::QUERIES) keep(most[half], sum[half], outer, head, query);
+      const float inverse = 1.0f / sum[half];
+#pragma unroll
+      for (int n = 0; n < C::WIDTH / 8; ++n) { o[n][2 * half] *= inverse; o[n][2 * half + 1] *= inverse; }
+    }
+    put(results);
+    __syncwarp();
+    for (int i = thread % 32; i < 16 * (C::WIDTH / 8); i += 32) {
+      const int row = 16 * query_warp + i / (C::WIDTH / 8), column = i % (C::WIDTH / 8) * 8;
+      if (first + row < C::QUERIES)
+        tfs_store_eight<E>(out + (long long)(first + row) * C::O_ROW + column, results + row * O_STRIDE + column);
     }
   }
 
@@ -179,8 +230,7 @@ template <class C> struct tfs_attention {
     const int first = block % BLOCKS * ROWS, head = block / BLOCKS % C::HEADS, outer = block / BLOCKS / C::HEADS;
     keys += (long long)outer * C::K_OUTER + (long long)head * C::K_HEAD;
     values += (long long)outer * C::V_OUTER + (long long)head * C::V_HEAD;
-    copy_tile<K_WORDS, C::K_STRIDE>(shared, keys, C::K_ROW, C::KEYS);
-    copy_tile<V_WORDS, C::V_STRIDE>(shared + TILE * C::K_STRIDE, values, C::V_ROW, C::KEYS);
+    copy_keys(shared, keys, values, 0);
     const int own = first + 16 * query_warp + g;  // the first of the thread's two queries
     read_queries(queries + (long long)outer * C::Q_OUTER + (long long)head * C::Q_HEAD, own);
     most[0] = most[1] = -TFS_INF;
@@ -189,40 +239,38 @@ template <class C> struct tfs_attention {
     for (int n = 0; n < C::WIDTH / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) o[n][i] = 0.0f;
+    int end = tiles_of(first);
 #pragma unroll 1
-    for (int tile = 0; tile < TILES; ++tile) {
+    for (int tile = 0; tile < end; ++tile) {
+      tfs_copy_wait<0>();
+      C::Barrier::wait();  // this tile is here, and nobody reads the other stage any more
+      if (tile + 1 < end) copy_keys(shared + (tile + 1) % STAGES * STAGE, keys, values, tile + 1);
       const uint32_t* k = shared + tile % STAGES * STAGE;
       const uint32_t* v = k + TILE * C::K_STRIDE;
-      if constexpr (STAGES > 1) {
-        if (tile + 1 < TILES) {
-          const int next = (tile + 1) * TILE;
-          uint32_t* to = shared + (tile + 1) % STAGES * STAGE;
-          copy_tile<K_WORDS, C::K_STRIDE>(to, keys + (long long)next * C::K_ROW, C::K_ROW, C::KEYS - next);
-          copy_tile<V_WORDS, C::V_STRIDE>(to + TILE * C::K_STRIDE, values + (long long)next * C::V_ROW, C::V_ROW,
-                                          C::KEYS - next);
-        } else {
-          tfs_copy_commit();  // two empty groups: so many are always younger than this tile's
-          tfs_copy_commit();
-        }
+      if (first + 16 * query_warp < C::QUERIES) {  // else the warp has no queries, and copies alone
+        float s[C::WARP_KEYS / 8][4];
+        multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
+        each(s, own, tile, [&](float value, int query, int key) { return score(value, outer, head, query, key); }, -TFS_INF);
+        take_softmax(s);
+        each(s, own, tile, [&](float weight, int query, int key) { return weigh(weight, outer, head, query, key); }, 0.0f);
+        tfs_add_rows<E, C::WARP_KEYS, V_WORDS, C::V_STRIDE, C::V_VECTOR>(o, s, v + key_warp * C::WARP_KEYS * C::V_STRIDE, g, t);
       }
-      tfs_copy_wait<2 * (STAGES - 1) + 1>();
-      C::Barrier::wait();
-      float s[C::WARP_KEYS / 8][4];
-      multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
-      each(s, own, tile, [&](float value, int query, int key) { return score(value, outer, head, query, key); }, -TFS_INF);
-      take_softmax(s);
-      each(s, own, tile, [&](float weight, int query, int key) { return weigh(weight, outer, head, query, key); }, 0.0f);
-      tfs_copy_wait<2 * (STAGES - 1)>();
-      C::Barrier::wait();
-      tfs_add_rows<E, C::WARP_KEYS, V_WORDS, C::V_STRIDE, C::V_VECTOR>(o, s, v + key_warp * C::WARP_KEYS * C::V_STRIDE, g, t);
-      C::Barrier::wait();  // nobody reads this stage any more
+      if (C::CAUSAL && tile + 1 == end && end < TILES && !rest_is_zero(first)) {
+        copy_keys(shared + (tile + 1) % STAGES * STAGE, keys, values, tile + 1);
+        end = TILES;
+      }
     }
+    C::Barrier::wait();  // nobody reads keys and values any more
     float* results = reinterpret_cast<float*>(shared);
-    float* largest = results + C::KEY_WARPS * ROWS * O_STRIDE;
-    float* sums = largest + C::KEY_WARPS * ROWS;
-    share(results, largest, sums);
-    C::Barrier::wait();
-    store(out + (long long)outer * C::O_OUTER + (long long)head * C::O_HEAD, outer, head, first, results, largest, sums,
-          keep);
+    out += (long long)outer * C::O_OUTER + (long long)head * C::O_HEAD;
+    if constexpr (C::KEY_WARPS == 1) {
+      store_own(out, outer, head, first, results, keep);
+    } else {
+      float* largest = results + C::KEY_WARPS * ROWS * O_STRIDE;
+      float* sums = largest + C::KEY_WARPS * ROWS;
+      share(results, largest, sums);
+      C::Barrier::wait();
+      store(out, outer, head, first, results, largest, sums, keep);
+    }
   }
 };

@@ -22,12 +22,13 @@ def attention_template() -> str:
     return "\n".join((folder / name).read_text() for name in names)
 
 
-def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling | SingleQueryTiling, barrier: str
-                        ) -> Iterator[str]:
+def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling | SingleQueryTiling, barrier: str,
+                        masked: str) -> Iterator[str]:
     """The struct that the template takes, as lines.
 
     Args:
         barrier: type of the one that all threads wait at.
+        masked: the score of what is masked, if any is known to be.
     """
     if isinstance(tiling, SingleQueryTiling):
         own = {"WARPS": tiling.warps, "LANES": tiling.lanes, "STEPS": tiling.steps}
@@ -35,11 +36,13 @@ def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTilin
         tiles = shared_tiles((shape.depth, shape.width), shape.dtype)
         own = {"QUERY_WARPS": tiling.query_warps, "KEY_WARPS": tiling.key_warps, "WARP_KEYS": tiling.warp_keys,
                "K_VECTOR": tiles.k_vector, "V_VECTOR": tiles.v_vector,
-               "K_STRIDE": tiles.k_stride, "V_STRIDE": tiles.v_stride}
+               "K_STRIDE": tiles.k_stride, "V_STRIDE": tiles.v_stride,
+               "CAUSAL": tiling.skips(shape), "AHEAD": shape.causal.ahead if shape.causal else 0}
     numbers = {"HEADS": shape.heads, "QUERIES": shape.queries, "KEYS": shape.keys,
                "DEPTH": shape.depth, "WIDTH": shape.width, **own,
                **_rows("Q", shape.q), **_rows("K", shape.k), **_rows("V", shape.v), **_rows("O", shape.out)}
-    yield from _constants(name, shape.dtype, numbers, barrier)
+    value = f"static __device__ __forceinline__ float masked() {{ return {masked}; }}"
+    yield from _constants(name, shape.dtype, numbers, barrier, value)
 
 
 def gradient_constants(name: str, shape: GradientShape, tiling: GradientTiling, barrier: str) -> Iterator[str]:
@@ -54,11 +57,12 @@ def gradient_constants(name: str, shape: GradientShape, tiling: GradientTiling, 
     yield from _constants(name, shape.dtype, numbers, barrier)
 
 
-def _constants(name: str, dtype: DType, numbers: Mapping[str, int], barrier: str) -> Iterator[str]:
+def _constants(name: str, dtype: DType, numbers: Mapping[str, int], barrier: str, *functions: str) -> Iterator[str]:
     yield f"struct {name} {{"
     yield f"  using Element = {_ELEMENT[dtype]};"
     yield f"  using Barrier = {barrier};"
     yield f"  enum : int {{ {', '.join(f'{key} = {int(value)}' for key, value in numbers.items())} }};"
+    yield from (f"  {function}" for function in functions)
     yield "};"
 
 

@@ -19,6 +19,25 @@ template <class E> __device__ __forceinline__ void tfs_store_quotients(typename 
   *reinterpret_cast<tfs_vector<uint32_t, 4 / E::PER_WORD>*>(to) = words;
 }
 
+// Stores eight results.
+template <class E> __device__ __forceinline__ void tfs_store_eight(typename E::Storage* to, const float* from) {
+  constexpr int WORDS = 8 / E::PER_WORD;
+  tfs_vector<uint32_t, 4> words[WORDS / 4];
+#pragma unroll
+  for (int j = 0; j < 8; j += 4) {
+    const auto part = *reinterpret_cast<const tfs_vector<float, 4>*>(from + j);
+    if constexpr (E::PER_WORD == 1) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[j / 4].v[i] = __float_as_uint(part.v[i]);
+    } else {
+      words[0].v[j / 2] = E::pack(part.v[0], part.v[1]);
+      words[0].v[j / 2 + 1] = E::pack(part.v[2], part.v[3]);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < WORDS / 4; ++j) reinterpret_cast<tfs_vector<uint32_t, 4>*>(to)[j] = words[j];
+}
+
 // Copies ROWS rows of WORDS words, `step` elements apart, into shared memory, STRIDE words apart; rows that are not there
 // become zeros, or their products might be NaN.
 template <class E, int THREADS, int ROWS, int WORDS, int STRIDE>

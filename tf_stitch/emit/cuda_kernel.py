@@ -215,9 +215,10 @@ class CudaKernel(CFamily):
 
     @rules(k.Attention)
     def _attention(self, stmt: k.Attention) -> Lines:
-        barrier = self._barrier_type(stmt.barrier)
+        barrier, causal = self._barrier_type(stmt.barrier), stmt.shape.causal
+        masked = self.literal(causal.value if causal else 0.0, DType.F32)
         yield "{"
-        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier))
+        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier, masked))
         yield from self._closure("score_of", [f"float {stmt.score}"], stmt.position, stmt.body, stmt.score)
         yield from self._closure("weigh", [f"float {stmt.weight}"], stmt.position, stmt.weigh, stmt.weight)
         yield from self._closure("keep", [f"float {stmt.most}", f"float {stmt.total}"], stmt.position[:3], stmt.keep)

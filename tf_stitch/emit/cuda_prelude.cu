@@ -77,6 +77,12 @@ __device__ __forceinline__ void tfs_sleep() { asm volatile("nanosleep.u32 32;");
 // A barrier of whole warps, Threads in all, of a block: one of its sixteen. It has no other threads.
 template <int Id, int Threads> struct tfs_thread_range {
   static __device__ __forceinline__ void wait() { asm volatile("bar.sync %0, %1;" :: "n"(Id), "n"(Threads) : "memory"); }
+  static __device__ __forceinline__ bool all(bool yes) {
+    int found;
+    asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %1, 0; bar.red.and.pred q, %2, %3, p; selp.s32 %0, 1, 0, q; }"
+                 : "=r"(found) : "r"((int)yes), "n"(Id), "n"(Threads) : "memory");
+    return found;
+  }
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -276,7 +282,11 @@ struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, 
 
 // Where all threads of a block wait for each other. Threads that wait elsewhere have memory of their own below, since
 // it is a parameter of the template.
-struct tfs_all_threads { static __device__ __forceinline__ void wait() { __syncthreads(); } };
+struct tfs_all_threads {
+  static __device__ __forceinline__ void wait() { __syncthreads(); }
+  // And whether all say yes.
+  static __device__ __forceinline__ bool all(bool yes) { return __syncthreads_and(yes); }
+};
 
 // Combines each value over Width neighbouring threads (a power of two); a block, or thread range, is one or several such
 // groups. `thread`: its number there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_stitch.ir.causal_masks import CausalMask
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.symbolic_dims import ceil_div
 
@@ -34,6 +35,7 @@ class AttentionShape:
 
     Attributes:
         dtype: of q, k, v and the result; matmuls of float32 are taken in TF32.
+        causal: scores that are known. They are left out as long as that changes nothing: softmax makes them 0 then.
     """
 
     dtype: DType
@@ -47,6 +49,7 @@ class AttentionShape:
     k: Rows
     v: Rows
     out: Rows
+    causal: CausalMask | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,20 @@ class AttentionTiling:
 
     def blocks(self, shape: AttentionShape) -> int:
         return shape.outer * shape.heads * self.parts(shape.queries)
+
+    def skips(self, shape: AttentionShape) -> bool:
+        """Whether blocks end with the last key that one of their queries sees: where warps share keys, most of these
+        see none of a tile, and do not know of the others' scores."""
+        return shape.causal is not None and self.key_warps == 1
+
+    def tiles(self, shape: AttentionShape) -> float:
+        """Of keys that a block takes, on average."""
+        tiles = ceil_div(shape.keys, self.tile)
+        if shape.causal is None or not self.skips(shape):
+            return tiles
+        parts = self.parts(shape.queries)
+        last = (min((part + 1) * self.rows, shape.queries) + shape.causal.ahead for part in range(parts))
+        return sum(min(tiles, max(1, ceil_div(keys, self.tile))) for keys in last) / parts
 
 
 @dataclass(frozen=True)

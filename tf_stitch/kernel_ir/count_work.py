@@ -213,16 +213,17 @@ class _Counter:
         if isinstance(tiling, SingleQueryTiling):
             self._attention_single(stmt, tiling, times)
             return
-        scores = times * tiling.rows * shape.keys / tiling.threads
+        tiles = tiling.tiles(shape)
+        keys = min(float(shape.keys), tiles * tiling.tile)
+        scores = times * tiling.rows * keys / tiling.threads
         own = {stmt.q: tiling.rows * shape.depth, stmt.out: tiling.rows * shape.width}
-        for name, elements in (*own.items(), (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
+        for name, elements in (*own.items(), (stmt.k, keys * shape.depth), (stmt.v, keys * shape.width)):
             self._vectors(name, times * elements, name == stmt.out)
         self.body(stmt.body, scores, None, None)
         self.work.multiply_adds += scores * (shape.depth + shape.width) * shape.dtype.size / 4
         for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
             self._op(DType.F32, kind, count, None)
-        tiles = ceil_div(shape.keys, tiling.tile)
-        for width, often in ((self._warp, 2 * tiles), (self._threads, 3 * tiles + 1)):
+        for width, often in ((self._warp, 2 * tiles), (self._threads, tiles + 1)):
             self._waits(width, often * times)
         self.body(stmt.weigh, scores, None, None)
         self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)

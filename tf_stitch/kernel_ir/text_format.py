@@ -99,6 +99,8 @@ def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
     form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
     yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.text}:"
+    if shape.causal is not None:
+        yield f"{indent}  keys above their query + {shape.causal.ahead} score {shape.causal.value:g}"
     yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
     yield from _block(stmt.body, indent + "    ")
     if stmt.weigh:

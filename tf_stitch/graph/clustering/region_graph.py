@@ -13,7 +13,7 @@ from tf_stitch.ir.bind import unbound_symbols
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, with_operands
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.types import Shape
 from tf_stitch.planning.stitch_plan import LARGEST_INLINE_CONSTANT
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
@@ -197,7 +197,7 @@ class _Cutter:
             if isinstance(node.attrs, InputAttrs):
                 raise UnsupportedError("a value of its own cannot be computed", node.loc)
             return None
-        if _is_small_constant(node):
+        if _is_made_here(node):
             return None
         return self._input(tensor, node)
 
@@ -207,11 +207,13 @@ class _Cutter:
         return self._inputs[tensor]
 
 
-def _is_small_constant(node: Node) -> bool:
-    """Constants (and what is broadcast from one) are copied into the region."""
+def _is_made_here(node: Node, depth: int = 6) -> bool:
+    """Small constants, and what a few ops make of constants and positions alone (a causal mask), are copied into the
+    region."""
     if isinstance(node.attrs, ConstantAttrs):
         return node.attrs.value.size <= LARGEST_INLINE_CONSTANT
-    return node.kind is OpKind.BROADCAST and _is_small_constant(node.operands[0])
+    made = node.kind in (OpKind.IOTA, OpKind.BROADCAST) or node.category is Category.ELEMENTWISE
+    return made and depth > 0 and all(_is_made_here(operand, depth - 1) for operand in node.operands)
 
 
 def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str],

@@ -12,10 +12,13 @@ from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, is_known
 from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Dim
 
 MAX_CONSTANT = 65536  # elements; larger ones stay TensorFlow constants, which a region reads
+MANY = 1024  # elements from which a constant is worth being said by fewer
 
 
 @legalize("Const", weight=0)
@@ -24,9 +27,52 @@ def const(ctx: NodeContext) -> Node:
     array = constant_array(ctx.attrs.tensor("value"))
     if array.size > 1 and _is_splat(array):
         return ctx.b.broadcast(ctx.b.constant(array.flat[0], dtype), tuple(array.shape))
+    repeated = _without_repeats(array)
+    mask = _causal(ctx, repeated, dtype) if repeated.ndim >= 2 and repeated.size >= MANY else None
+    if mask is not None or (repeated.size < array.size >= MANY and repeated.size <= MAX_CONSTANT):
+        return ctx.b.broadcast(ctx.b.constant(repeated, dtype) if mask is None else mask, tuple(array.shape))
     if array.size > MAX_CONSTANT:
         raise UnsupportedError(f"a constant of {array.size} elements is read, not compiled in")
     return ctx.b.constant(array, dtype)
+
+
+def _without_repeats(array: NDArray[Any]) -> NDArray[Any]:
+    """The first of each axis along which all are the same: [1, queries, keys] of a mask that TensorFlow's optimizer has
+    made for all heads of all sequences."""
+    for axis, size in enumerate(array.shape):
+        first = array.take([0], axis) if size > 1 else array
+        if size > 1 and _same_bits(first, array.take([1], axis)) and _same_bits(np.broadcast_to(first, array.shape), array):
+            array = first
+    return array
+
+
+def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    bits = np.dtype(f"V{a.dtype.itemsize}")
+    return bool((np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)).all())
+
+
+def _causal(ctx: NodeContext, array: NDArray[Any], dtype: DType) -> Node | None:
+    """Two values, one of them where a key (the last axis) is at most so far behind its query (the axis before), as a
+    comparison of positions; None for other constants."""
+    *leading, queries, keys = array.shape
+    if any(size != 1 for size in leading):
+        return None
+    matrix = array.reshape(queries, keys)
+    ends = np.flatnonzero(matrix[0] != matrix[0, 0])
+    if not len(ends):
+        return None
+    ahead, low, high = int(ends[0]) - 1, matrix[0, 0], matrix[0, -1]
+    seen = np.arange(keys) <= np.arange(queries)[:, None] + ahead
+    if not _same_bits(matrix, np.where(seen, low, high)):
+        return None
+    b = ctx.b
+    query, key = (b.iota(tuple(array.shape), array.ndim - 2 + i, DType.I32) for i in range(2))
+    last = b.add(query, b.broadcast(b.scalar_like(ahead, query), tuple(array.shape))) if ahead else query
+    kept = b.op(OpKind.LESS_EQUAL, key, last)
+    if dtype is DType.BOOL:
+        return kept if low else b.op(OpKind.LOGICAL_NOT, kept)
+    one, other = (b.broadcast(b.constant(value, dtype), tuple(array.shape)) for value in (low, high))
+    return b.select(kept, one, other)
 
 
 def _is_splat(array: NDArray[Any]) -> bool:

@@ -1,0 +1,82 @@
+"""Masks of scores [..., queries, keys] that no input decides: which keys behind a query no query sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_attrs import ConstantAttrs
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.symbolic_dims import SymbolicDim
+
+MOST_ELEMENTS, MOST_NODES = 1 << 22, 32
+"""Of a mask that is computed to be looked at, and what it is computed by."""
+
+
+@dataclass(frozen=True)
+class CausalMask:
+    """The score of each key with a number above that of its query + `ahead` is `value`."""
+
+    ahead: int
+    value: float
+
+
+def causal_mask_of(scores: Node) -> CausalMask | None:
+    """What is known of scores [..., queries, keys] without their values: None if no key is masked for a query."""
+    while scores.kind is OpKind.CAST and _widens(scores):
+        scores = scores.operands[0]
+    if scores.kind is not OpKind.SELECT or scores.type.rank < 2:
+        return None
+    mask, *sides = scores.operands
+    for kept, other in ((True, sides[1]), (False, sides[0])):
+        value, ahead = _constant_of(other), _ahead(mask, kept)
+        if value is not None and ahead is not None and ahead < scores.type.dims[-1] - 1:
+            return CausalMask(ahead, value)
+    return None
+
+
+def _ahead(mask: Node, kept: bool) -> int | None:
+    """How far behind its query the last key is whose element of the mask is `kept`; None if inputs decide that."""
+    if mask.kind is OpKind.LOGICAL_NOT:
+        return _ahead(mask.operands[0], not kept)
+    if mask.kind is (OpKind.AND if kept else OpKind.OR):
+        known = [n for n in (_ahead(operand, kept) for operand in mask.operands) if n is not None]
+        return min(known, default=None)
+    if mask.kind in (OpKind.BROADCAST, OpKind.RESHAPE) and mask.operands[0].type.rank >= 2 and \
+            mask.operands[0].type.dims[-2:] == mask.type.dims[-2:]:
+        return _ahead(mask.operands[0], kept)
+    return _computed_ahead(mask, kept)
+
+
+@lru_cache(maxsize=64)
+def _computed_ahead(mask: Node, kept: bool) -> int | None:
+    graph = TensorGraph("mask", [("mask", mask)])
+    nodes = graph.nodes()
+    inputs = any(node.category is Category.SOURCE and node.kind not in (OpKind.CONSTANT, OpKind.IOTA, OpKind.EXTENT)
+                 for node in nodes)
+    if inputs or len(nodes) > MOST_NODES or mask.type.rank < 2 or \
+            any(isinstance(d, SymbolicDim) for node in nodes for d in node.type.shape) or \
+            max(node.type.numel for node in nodes) > MOST_ELEMENTS:
+        return None
+    values = interpret(graph, {})["mask"]
+    queries, keys = np.nonzero((values == kept).reshape(-1, *values.shape[-2:]).any(axis=0))
+    return int((keys - queries).max(initial=-values.shape[-2]))
+
+
+def _widens(cast: Node) -> bool:
+    """Whether a cast of floats keeps each value."""
+    given = cast.operands[0].type.dtype
+    return given.is_float and cast.type.dtype.is_float and given.size < cast.type.dtype.size
+
+
+def _constant_of(node: Node) -> float | None:
+    """The value of all elements, if they are constant and the same."""
+    while node.kind in (OpKind.BROADCAST, OpKind.RESHAPE):
+        node = node.operands[0]
+    if isinstance(node.attrs, ConstantAttrs) and node.type.numel == 1 and node.type.dtype.is_float:
+        return float(node.attrs.value.item())
+    return None
