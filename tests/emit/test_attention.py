@@ -68,10 +68,9 @@ def some_see_nothing(s: Node) -> Node:
     return seen_before(s, ahead=-70, masked=-6e4)
 
 
-def overflown(s: Node) -> Node:
-    """Scores of what is seen are below those of what is masked, or as far above as exponentials need to be told."""
-    far = B.mul(s, p.const(1e38, s))
-    return seen_before(far, masked=-3e37, inverted=True)
+def masked_weighs(s: Node) -> Node:
+    """What is masked scores as much as what is seen."""
+    return seen_before(s, masked=0.25, inverted=True)
 
 
 def blocked(s: Node) -> Node:
@@ -130,7 +129,7 @@ GRAPHS = {
     "seen_before": plain(BF16, 30, 200, 200, 8, 64, 64, seen_before),
     "seen_farther": plain(batch=30, count=8, queries=100, keys=300, score=lambda s: seen_before(s, 90, -np.inf)),
     "some_see_nothing": plain(F16, 30, 130, 150, 8, 32, 32, some_see_nothing),
-    "overflown": plain(batch=30, count=8, queries=80, keys=130, score=overflown),
+    "masked_weighs": plain(batch=30, count=8, queries=80, keys=130, score=masked_weighs),
     "keras": keras(),
     "joined": joined(),
     "mixed_precision": mixed_precision(),
