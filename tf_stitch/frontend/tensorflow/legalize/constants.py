@@ -40,8 +40,10 @@ def _without_repeats(array: NDArray[Any]) -> NDArray[Any]:
     """The first of each axis along which all are the same: [1, queries, keys] of a mask that TensorFlow's optimizer has
     made for all heads of all sequences."""
     for axis, size in enumerate(array.shape):
-        first = array.take([0], axis) if size > 1 else array
-        if size > 1 and _same_bits(first, array.take([1], axis)) and _same_bits(np.broadcast_to(first, array.shape), array):
+        if size < 2:
+            continue
+        first, second = (array.take([i], axis) for i in range(2))  # which mostly settles it, without a look at all
+        if _same_bits(first, second) and _same_bits(np.broadcast_to(first, array.shape), array):
             array = first
     return array
 
