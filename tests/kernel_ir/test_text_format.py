@@ -11,6 +11,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.causal_masks import CausalMask
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import Combine
@@ -124,6 +125,13 @@ def test_every_statement() -> None:
     assert {type(stmt) for stmt, _ in STATEMENTS} == set(get_args(k.Stmt))
     text = format_program(k.Program((), 2, 1, tuple(stmt for stmt, _ in STATEMENTS)))
     assert text.splitlines()[1:] == ["  " + line for _, lines in STATEMENTS for line in lines]
+
+
+@pytest.mark.parametrize("value", [-1e9, float("-inf")])
+def test_scores_that_are_known(value: float) -> None:
+    known = replace(ATTENTION, shape=replace(ATTENTION.shape, causal=CausalMask(-1, value)))
+    plain, told = (format_program(k.Program((), 2, 1, (stmt,))).splitlines() for stmt in (ATTENTION, known))
+    assert told == [*plain[:2], f"    keys above their query + -1 score {value:g}", *plain[2:]]
 
 
 def test_expressions() -> None:

@@ -28,6 +28,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import AttentionTiling
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.roles import Where
@@ -231,6 +232,27 @@ def test_barriers_are_named_in_ptx() -> None:
     assert f"bar.sync 1, {made('transpose').threads};" in text
     assert f"bar.sync 2, {made('softmax').threads};" in text
     assert not re.search(r"bar(rier)?\.sync\S*\s+0", text)
+
+
+def causal_attention() -> list[Node]:
+    """Of many matrices, so that no warps share keys."""
+    q, key, v = (B.input(f"{name}:0", F32, (30, 8, rows, 32)) for name, rows in (("q", 70), ("k", 90), ("v", 90)))
+    scores = B.dot(q, key, False, True)
+    row, column = (B.iota(scores.type.shape[-2:], axis, DType.I32) for axis in range(2))
+    seen = B.broadcast(B.op(OpKind.LESS_EQUAL, column, row), scores.type.shape)
+    return [B.dot(p.softmax(B.select(seen, scores, B.broadcast(B.constant(-1e9, F32), scores.type.shape))), v)]
+
+
+def test_threads_ask_those_of_their_range_alone() -> None:
+    """Whether all of them can leave out what is masked."""
+    kernel = compiled(region("causal", causal_attention()), H200).kernels[0].program
+    [stmt] = (s for s in statements(kernel.body) if isinstance(s, k.Attention))
+    assert isinstance(stmt.tiling, AttentionTiling)
+    assert stmt.tiling.skips(stmt.shape)
+    text = ptx_of_source(emit_cuda([("stitch", side_by_side([kernel, made("softmax")]))], [Packed("launch", (0,))]))
+    assert re.search(rf"bar\.red\.and\.pred q, 1, {kernel.threads}, p", text)
+    assert "barrier.red" not in text
+    assert "barrier.sync \t0" not in text
 
 
 def test_capability() -> None:

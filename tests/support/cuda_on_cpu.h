@@ -136,6 +136,7 @@ inline unsigned int tfs_arrived(const unsigned int* counter) { return tfs_counte
 inline void tfs_sleep() {}
 template <int Id, int Threads> struct tfs_thread_range {
   static void wait() { tfs_partial_barrier(Id, Threads, 0, TFS_COUNT); }
+  static bool all(bool yes) { return tfs_partial_barrier(Id, Threads, yes, TFS_AND); }
 };
 inline void tfs_cluster_start() { tfs_cluster_arrive(); }
 inline void tfs_cluster_started() { tfs_cluster_wait(); }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -33,22 +33,24 @@ def causal_mask_of(scores: Node) -> CausalMask | None:
         return None
     mask, *sides = scores.operands
     for kept, other in ((True, sides[1]), (False, sides[0])):
-        value, ahead = _constant_of(other), _ahead(mask, kept)
+        value, ahead = _constant_of(other), _ahead(mask, kept, scores.type.dims[-2:])
         if value is not None and ahead is not None and ahead < scores.type.dims[-1] - 1:
             return CausalMask(ahead, value)
     return None
 
 
-def _ahead(mask: Node, kept: bool) -> int | None:
-    """How far behind its query the last key is whose element of the mask is `kept`; None if inputs decide that."""
+def _ahead(mask: Node, kept: bool, positions: tuple[int, ...]) -> int | None:
+    """How far behind its query the last key is whose element of the mask is `kept`; None if inputs decide that, or if
+    the mask is of other queries and keys than so many: what it says is repeated then."""
+    if mask.type.rank < 2 or mask.type.dims[-2:] != positions:
+        return None
     if mask.kind is OpKind.LOGICAL_NOT:
-        return _ahead(mask.operands[0], not kept)
+        return _ahead(mask.operands[0], not kept, positions)
     if mask.kind is (OpKind.AND if kept else OpKind.OR):
-        known = [n for n in (_ahead(operand, kept) for operand in mask.operands) if n is not None]
+        known = [n for n in (_ahead(operand, kept, positions) for operand in mask.operands) if n is not None]
         return min(known, default=None)
-    if mask.kind in (OpKind.BROADCAST, OpKind.RESHAPE) and mask.operands[0].type.rank >= 2 and \
-            mask.operands[0].type.dims[-2:] == mask.type.dims[-2:]:
-        return _ahead(mask.operands[0], kept)
+    if mask.kind in (OpKind.BROADCAST, OpKind.RESHAPE) and mask.operands[0].type.dims[-2:] == positions:
+        return _ahead(mask.operands[0], kept, positions)
     return _computed_ahead(mask, kept)
 
 
@@ -58,13 +60,19 @@ def _computed_ahead(mask: Node, kept: bool) -> int | None:
     nodes = graph.nodes()
     inputs = any(node.category is Category.SOURCE and node.kind not in (OpKind.CONSTANT, OpKind.IOTA, OpKind.EXTENT)
                  for node in nodes)
-    if inputs or len(nodes) > MOST_NODES or mask.type.rank < 2 or \
-            any(isinstance(d, SymbolicDim) for node in nodes for d in node.type.shape) or \
+    if inputs or len(nodes) > MOST_NODES or any(map(_changes, nodes)) or \
             max(node.type.numel for node in nodes) > MOST_ELEMENTS:
         return None
     values = interpret(graph, {})["mask"]
     queries, keys = np.nonzero((values == kept).reshape(-1, *values.shape[-2:]).any(axis=0))
     return int((keys - queries).max(initial=-values.shape[-2]))
+
+
+def _changes(node: Node) -> bool:
+    """Whether its shape, or an attribute, is a size that changes from run to run."""
+    numbers = (getattr(node.attrs, f.name) for f in fields(node.attrs))
+    return any(isinstance(n, SymbolicDim) for tuple_ in (node.type.shape, *numbers) if isinstance(tuple_, tuple)
+               for n in tuple_)
 
 
 def _widens(cast: Node) -> bool:

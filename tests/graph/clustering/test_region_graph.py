@@ -45,3 +45,49 @@ def test_a_variable_whose_value_nobody_needs_is_left_out() -> None:
     (result,) = (name for name in members if imported.nodes[name].op == "AddV2")
     with pytest.raises(UnsupportedError, match="does not need"):
         cut_region(imported, members, [f"{result}:0"])
+
+
+def attention_region(mask: np.ndarray) -> list[str]:
+    """What a region of a softmax reads that masks its scores by a constant."""
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        seen = tf.constant(mask)
+        with tf.name_scope("region"):
+            kept = tf.where(seen, x, -1e9) if seen.dtype == tf.bool else x + seen
+            return tf.nn.softmax(kept)
+
+    imported = trace(step, tf.TensorSpec(mask.shape, tf.float32)).imported
+    members = [name for name in imported.nodes if name.startswith("region/")]
+    (result,) = (name for name in members if imported.nodes[name].op == "Softmax")
+    return sorted(cut_region(imported, members, [f"{result}:0"]).inputs)
+
+
+CAUSAL = np.tri(100, 100, dtype=bool)
+REPEATED = np.ascontiguousarray(np.broadcast_to(CAUSAL, (2, 3, 100, 100)))
+
+
+@pytest.mark.parametrize("mask", [CAUSAL, REPEATED, ~REPEATED, np.where(REPEATED, 0, -1e9).astype(np.float32)],
+                         ids=["matrix", "repeated", "inverted", "added"])
+def test_a_causal_mask_is_made_in_the_region(mask: np.ndarray) -> None:
+    """However large: its elements are known by their positions."""
+    assert attention_region(mask) == ["x:0"]
+
+
+@pytest.mark.parametrize("size", [60, 100, 300])
+def test_another_large_constant_is_read(size: int) -> None:
+    mask = np.random.default_rng(0).random((size, size)) < 0.5
+    assert attention_region(mask) == (["x:0"] if size * size <= 4096 else ["Const:0", "x:0"])
+
+
+def test_positions_of_a_size_that_changes_come_from_outside() -> None:
+    """Nothing else shows the size."""
+
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        numbers = tf.range(tf.shape(x)[0])
+        with tf.name_scope("region"):
+            return tf.cast(numbers, tf.float32) * y + 1.0
+
+    imported = trace(step, tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32)).imported
+    members = [name for name in imported.nodes if name.startswith("region/")]
+    (result,) = (name for name in members if imported.nodes[name].op == "AddV2")
+    assert len(cut_region(imported, members, [f"{result}:0"]).inputs) == 2

@@ -209,10 +209,11 @@ class _Cutter:
 
 def _is_made_here(node: Node, depth: int = 6) -> bool:
     """Small constants, and what a few ops make of constants and positions alone (a causal mask), are copied into the
-    region."""
+    region. Where these have sizes that change, what is read shows the sizes."""
     if isinstance(node.attrs, ConstantAttrs):
         return node.attrs.value.size <= LARGEST_INLINE_CONSTANT
-    made = node.kind in (OpKind.IOTA, OpKind.BROADCAST) or node.category is Category.ELEMENTWISE
+    made = node.kind is OpKind.BROADCAST or \
+        (node.type.is_static and (node.kind is OpKind.IOTA or node.category is Category.ELEMENTWISE))
     return made and depth > 0 and all(_is_made_here(operand, depth - 1) for operand in node.operands)
 
 
