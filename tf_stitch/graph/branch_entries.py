@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -22,19 +22,20 @@ _LOWERED = re.compile(r"(/Switch|/(switch_pred|branch_index)/_\d+)$")
 
 def branch_entries(graph_def: GraphDef, branches: Branches) -> tuple[BranchEntry, ...]:
     """Of each predicate of a graph one entry, in the graph's order, and of each op that calls functions."""
-    found = []
+    found, names = [], {node.name for node in graph_def.node}
     for predicate, switch in _first_switches(graph_def).items():
         reason = branches.stay.get(predicate)
         if reason is None and predicate not in branches.predicates:
             reason = "nothing is on its sides"
-        found.append(BranchEntry(_users_name(switch), switch.name, predicate, reason,
+        found.append(BranchEntry(_users_name(switch), _node(switch, names), predicate, reason,
                                  len(branches.members.get(predicate, ())), branches.for_nothing.get(predicate, 0)))
     return (*found, *_calls(graph_def))
 
 
 def entries_without_import(graph_def: GraphDef, device_type: str) -> tuple[BranchEntry, ...]:
     """The same for a graph of which no branch may give way, without a look into it."""
-    found = [BranchEntry(_users_name(switch), switch.name, predicate, ON_A_CPU)
+    names = {node.name for node in graph_def.node}
+    found = [BranchEntry(_users_name(switch), _node(switch, names), predicate, ON_A_CPU)
              for predicate, switch in _first_switches(graph_def).items() if device_type != "GPU"]
     return (*found, *_calls(graph_def))
 
@@ -73,3 +74,8 @@ def _calls(graph_def: GraphDef) -> Iterator[BranchEntry]:
 
 def _users_name(node: NodeDef) -> str:
     return _LOWERED.sub("", origin(node)[0])
+
+
+def _node(switch: NodeDef, names: Container[str]) -> str:
+    """TensorFlow leaves a node by the conditional's name, of which it knows the line, where it made switches of it."""
+    return name if (name := _users_name(switch)) in names else switch.name

@@ -17,7 +17,7 @@ def branch_lines(document: Document, graphs: Collection[str], most: int | None =
     """
     lines: dict[str, None] = {}
     for graph in document["graphs"]:
-        if graph["graph"] in graphs:
+        if graph["graph"] in graphs and not graph.get("again"):
             sources = graph.get("sources", {})
             for branch in graph.get("branches", ()):
                 source = place(sources.get(branch["node"], ""))
