@@ -64,6 +64,17 @@ def test_ops_of_a_line(document: Document, source: str, found: set[str]) -> None
     assert {line.split()[-1] for line in lines if line.startswith(("Tanh", "MatMul"))} == found
 
 
+def test_conditionals_became_selects_or_say_why_not(document: Document) -> None:
+    document["graphs"][0]["branches"] = [
+        {"name": "cond", "node": "a", "predicate": "p:0", "reason": None, "nodes": 12, "bytes": 4096},
+        {"name": "cond_1", "node": "none", "predicate": "q:0", "reason": "m is in a loop", "nodes": 3, "bytes": 0}]
+    lines = list(summary(document, list(graphs(document))))
+    at = lines.index("conditionals")
+    assert lines[at + 1:at + 3] == [
+        "  cond, /home/me/train.py:7: became selects: 12 nodes run on both sides, 4,096 bytes at most are updated or "
+        "chosen for nothing", "  cond_1: stays a branch: m is in a loop"]
+
+
 def test_a_report_without_regions(document: Document) -> None:
     document |= {"regions": [], "kernels": [], "builds": [], "profitability": []}
     document["graphs"][0] |= {"regions": [], "nodes": [node("x", "_Arg", [], reason="an argument")]}

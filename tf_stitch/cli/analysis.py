@@ -94,7 +94,7 @@ class Analysis:
         self.report.add(GraphEntry(graph_id, device, nodes, len(region_of), sorted(set(region_of.values())),
                                    dict(left_out), round((time.perf_counter() - start) * 1e3, 3), entries,
                                    {name: round(s * 1e3, 3) for name, s in instrument.seconds.items()},
-                                   state.count.imports))
+                                   state.count.imports, branches=list(state.branches)))
 
     def _plan(self, number: int, region: RegionGraph) -> None:
         where = f"region {number}"

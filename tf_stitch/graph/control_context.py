@@ -26,10 +26,10 @@ def control_contexts(graph: ImportedGraph, frames: Mapping[str, str]) -> dict[st
     contexts: dict[str, Context] = {}
     for name, node in graph.nodes.items():
         sources = [context_of(graph, contexts, t) for t in node.inputs if t.rpartition(":")[0] in contexts]
-        sources += [contexts[c] for c in node.control_inputs if c in contexts]
-        if node.op in MERGES and sources:
+        if node.op in MERGES and sources:  # what it waits for may be dead, or alive where it is not
             contexts[name] = frozenset.intersection(*sources)
             continue
+        sources += [contexts[c] for c in node.control_inputs if c in contexts]
         merged: Context = frozenset().union(*sources)
         if name in frames:
             merged |= {("frame", frames[name])}
@@ -46,6 +46,13 @@ def context_of(graph: ImportedGraph, contexts: Mapping[str, Context], tensor: st
     producer = graph.nodes[name]
     if producer.op not in SWITCHES:
         return contexts[name]
-    predicate = producer.inputs[1]
+    predicate = truth_of(graph, producer.inputs[1])
     in_loop = graph.nodes[predicate.rpartition(":")[0]].op == "LoopCond"
     return contexts[name] | {(f"{'loop' if in_loop else 'if'}:{predicate}", port)}
+
+
+def truth_of(graph: ImportedGraph, predicate: str) -> str:
+    """The tensor that a predicate is: of one conditional some switches may be told by it, and some by an Identity."""
+    while (producer := graph.nodes[predicate.rpartition(":")[0]]).op == "Identity":
+        predicate = producer.inputs[0]
+    return predicate

@@ -17,7 +17,7 @@ from tf_stitch.graph.clustering.region_graph import Assumption
 from tf_stitch.graph.loops.folded_loop import FoldedLoops
 from tf_stitch.graph.loops.while_node import NativeLoop
 from tf_stitch.ir.types import Symbol
-from tf_stitch.report.entries import LoopEntry
+from tf_stitch.report.entries import BranchEntry, LoopEntry
 
 
 @dataclass
@@ -45,7 +45,7 @@ class GraphState:
         sized: folded loops by the name of the node that stands for them.
         native: loops that run as one op each; their nodes have no regions' numbers yet.
         loops: what became of each loop, but for those of `native`.
-        branches: how many became selects.
+        branches: what became of each conditional.
         before_native: the graph in which the loops of `native` are loops still.
     """
 
@@ -62,7 +62,7 @@ class GraphState:
     sized: FoldedLoops = field(default_factory=dict)
     native: tuple[NativeLoop, ...] = ()
     loops: tuple[LoopEntry, ...] = ()
-    branches: int = 0
+    branches: tuple[BranchEntry, ...] = ()
     before_native: GraphDef | None = None
 
     @cached_property

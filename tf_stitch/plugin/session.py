@@ -26,6 +26,7 @@ from tf_stitch.errors import (
 )
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.registry import is_convolution
+from tf_stitch.graph.branch_entries import nodes_of
 from tf_stitch.graph.clustering.py_function import py_function_node
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.stitch_node import stitch_node
@@ -54,7 +55,7 @@ from tf_stitch.plugin.known_functions import KnownFunctions
 from tf_stitch.plugin.rewrite_timing import RewriteTiming
 from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.report.dump import Dump
-from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
+from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, try_folder, write_report
 from tf_stitch.report.source_lines import source_lines
@@ -161,7 +162,8 @@ class Session:
         if not item.is_called:
             self.lifetimes.begin(item.graph_id, sorted(
                 {*region_of.values(), *(n for own in numbers.values() for n in own.values())}))
-        self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries)
+        self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries,
+                   state.branches)
         return rewritten
 
     def _new_first_calls(self) -> FirstCalls | None:
@@ -263,7 +265,8 @@ class Session:
             raise GraphLeftAloneError(reason)
 
     def _seen(self, item: GraphItem, graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str],
-              timing: RewriteTiming, imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
+              timing: RewriteTiming, imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = (),
+              branches: Sequence[BranchEntry] = ()) -> None:
         """Records what became of every node of a graph."""
         nodes = node_entries(graph_def, region_of, reasons)
         numbers = sorted(set(region_of.values()))
@@ -271,11 +274,11 @@ class Session:
         left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
         milliseconds = timing.milliseconds
         again = is_second_pass(node.op for node in graph_def.node)
+        sources = {} if again or self._config.report_dir is None else source_lines(
+            (*graph_def.node, *nodes_of(branches, item.graph_def)), item.function)
         self.report.add(GraphEntry(item.function, item.device_type, nodes, len(region_of), numbers, left_out,
                                    milliseconds, list(loops), timing.passes, timing.count.imports,
-                                   sum(name not in idle for name in region_of), again,
-                                   {} if again or self._config.report_dir is None else
-                                   source_lines(graph_def, item.function)))
+                                   sum(name not in idle for name in region_of), again, sources, list(branches)))
         if imported is not None:
             self._dump.imported(item.function, imported, nodes)
         if self._config.verbose:

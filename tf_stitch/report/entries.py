@@ -38,11 +38,33 @@ class LoopEntry:
 
 
 @dataclass(frozen=True)
+class BranchEntry:
+    """One conditional: both of its sides are computed, and selects choose; or why it is a branch still.
+
+    Attributes:
+        name: what the user's program calls it, where TensorFlow kept that.
+        node: a node of it in the graph as it was offered, by which its line is found.
+        predicate: the tensor that decides.
+        reason: why it stays; None if it became selects.
+        nodes: on its sides, those of branches in it included.
+        bytes: updated or chosen for nothing at most; 0 if it stays.
+    """
+
+    name: str
+    node: str
+    predicate: str
+    reason: str | None
+    nodes: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
 class GraphEntry:
     """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
     empty where loops are left alone; `passes` are milliseconds by graph pass; `imports` says how often the graph was
     imported; `stitched_work` counts working nodes in regions; `again`: it holds our ops, from an earlier pass;
-    `sources` are the user's files and lines, "train.py:12", by node, where a report is written."""
+    `sources` are the user's files and lines, "train.py:12", by node, where a report is written; `branches` are
+    conditionals."""
 
     graph: str
     device: str
@@ -57,6 +79,7 @@ class GraphEntry:
     stitched_work: int = 0
     again: bool = False
     sources: dict[str, str] = field(default_factory=dict)
+    branches: list[BranchEntry] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

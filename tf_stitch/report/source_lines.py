@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager import context
 from tensorflow.python.framework import error_interpolation
 from tensorflow.python.util import tf_stack
@@ -16,7 +16,7 @@ from tf_stitch.graph.origin import origin
 _Stack = Sequence[Any]
 
 
-def source_lines(graph_def: GraphDef, graph_id: str) -> dict[str, str]:
+def source_lines(nodes: Iterable[NodeDef], graph_id: str) -> dict[str, str]:
     """Node -> "file:line" of the user's, for nodes whose stack TensorFlow knows. It knows none in sessions, and none of
     ops of a gradient, which are made where the gradient is asked for.
 
@@ -25,7 +25,7 @@ def source_lines(graph_def: GraphDef, graph_id: str) -> dict[str, str]:
     """
     stacks: dict[str, Mapping[str, _Stack]] = {}
     found = {}
-    for node in graph_def.node:
+    for node in nodes:
         name, function = origin(node)
         function = function or graph_id
         if function not in stacks:

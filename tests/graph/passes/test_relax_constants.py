@@ -6,17 +6,17 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.graph.passes.relax_constants import RelaxConstants
 from tf_stitch.graph.state import GraphState
-from tf_stitch.report.entries import LoopEntry
+from tf_stitch.report.entries import BranchEntry, LoopEntry
 
 
 def inputs_after(*nodes: tuple[str, str, list[str]], preserved: str = "", unrolled: bool = False,
-                 branches: int = 0) -> dict[str, list[str]]:
+                 selects: bool = False) -> dict[str, list[str]]:
     before = GraphDef()
     for name, op, inputs in nodes:
         before.node.add(name=name, op=op, input=inputs)
     loops = (LoopEntry("while", 3, None),) if unrolled else ()
     result = RelaxConstants().run(GraphState(before, lambda name: [], frozenset(preserved.split()), loops=loops,
-                                            branches=branches))
+                                            branches=(BranchEntry("cond", "s", "p:0", None),) if selects else ()))
     assert result.modified is (result.graph.graph_def != before)
     return {n.name: list(n.input) for n in result.graph.graph_def.node}
 
@@ -78,7 +78,7 @@ def test_what_an_unrolled_loop_leaves_is_not_waited_for() -> None:
 def test_so_is_what_a_branch_leaves_that_became_selects() -> None:
     step = (("a", "AssignVariableOp", ["h", "x"]), ("b", "AssignVariableOp", ["g", "x"]),
             ("merge", "NoOp", ["^a", "^b"]), ("later", "AssignAddVariableOp", ["i", "one", "^merge"]))
-    assert inputs_after(*step, branches=1)["later"] == ["i", "one", "^a", "^b"]
+    assert inputs_after(*step, selects=True)["later"] == ["i", "one", "^a", "^b"]
     assert inputs_after(*step)["later"] == ["i", "one", "^merge"], "there was no branch"
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from absl import flags
 
 from tf_stitch.cli.commands import parse, wrong
+from tf_stitch.cli.explain.branch_text import branch_lines
 from tf_stitch.cli.explain.load import Document, load_document
 from tf_stitch.cli.explain.page import write_page
 from tf_stitch.cli.explain.rows import Graph, graphs
@@ -93,6 +94,8 @@ def _lines(document: Document, found: Sequence[Graph], values: flags.FlagValues)
     elif values.op or values.source or values.full:
         for graph in found:
             yield from (*table(graph, values.op, values.source), "")
+        if values.full:
+            yield from branch_lines(document, [graph.name for graph in found])
     else:
         yield from summary(document, found)
         return

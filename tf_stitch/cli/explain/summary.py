@@ -6,15 +6,15 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from tf_stitch.cli.explain.branch_text import branch_lines, place
 from tf_stitch.cli.explain.load import Document
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import micros
 from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 from tf_stitch.report.verdict import milliseconds
 
-_REGIONS, _KERNELS, _REASONS, _TROUBLES = 5, 10, 8, 3
+_REGIONS, _KERNELS, _REASONS, _TROUBLES, _BRANCHES = 5, 10, 8, 3, 6
 _NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", *VARIABLES, "ReadVariableOp", "Placeholder")
 _HELP = {
     "Python functions": "tf.py_function and tf.numpy_function keep a whole graph from being stitched: move them out of "
@@ -48,6 +48,7 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
     yield from _where_time_goes(regions, times, of_region)
     yield from _kernels(regions, ops)
     yield from _left_out(graphs, {reason for graph in document["graphs"] for reason in graph["left_out"]})
+    yield from branch_lines(document, [graph.name for graph in graphs], _BRANCHES)
     yield from _troubles(document)
     yield "more: --op=GLOB or --source=FILE:LINE for some ops, --why=GLOB for all that is known of them, --full"
 
@@ -90,7 +91,7 @@ def _what(ops: Sequence[Op]) -> str:
     if not ops:
         return ""
     sources = Counter(op.source for op in ops if op.source)
-    where = f", {_place(sources.most_common(1)[0][0])}" if sources else ""
+    where = f", {place(sources.most_common(1)[0][0])}" if sources else ""
     return f"{len(ops)} ops to {_short(ops[-1].name)}{where}"
 
 
@@ -107,7 +108,7 @@ def _kernels(regions: dict[int, Region], ops: dict[str, Op]) -> Iterator[str]:
         measured = "?" if kernel.measured_us is None else micros(kernel.measured_us)
         names = [name for name, op in ops.items() if kernel in op.kernels]
         kind = "library call" if kernel.rule == LIBRARY else kernel.rule
-        source = _place(next((ops[name].source for name in reversed(names) if ops[name].source), ""))
+        source = place(next((ops[name].source for name in reversed(names) if ops[name].source), ""))
         yield (f"  {kernel.name:7} {kind:22} {micros(kernel.predicted_us):>10} {measured:>10} {region.runs:8}  "
                f"{kernel.ops} ops to {_short(names[-1]) if names else kernel.symbol}{f', {source}' if source else ''}")
     if found:
@@ -132,7 +133,7 @@ def _left_out(graphs: Sequence[Graph], of_work: Collection[str]) -> Iterator[str
     for reason in reasons[:_REASONS]:
         ops = by_reason[reason]
         sources = Counter(op.source for op in ops if op.source)
-        where = f"as at {_place(sources.most_common(1)[0][0])}" if sources else f"as {_short(ops[0].name)}"
+        where = f"as at {place(sources.most_common(1)[0][0])}" if sources else f"as {_short(ops[0].name)}"
         yield f"  {len(ops):5}  {reason}, {where}"
     if len(reasons) > _REASONS:
         yield f"  {sum(len(by_reason[r]) for r in reasons[_REASONS:]):5}  for {len(reasons) - _REASONS} other reasons"
@@ -155,11 +156,6 @@ def _troubles(document: Document) -> Iterator[str]:
             yield from (f"  {count:5}  {stage}: {reason}"[:160] for (stage, reason), count in
                         itertools.islice(counts.most_common(), _TROUBLES))
             yield ""
-
-
-def _place(source: str) -> str:
-    """A file and line, seen from the folder at hand if it is there."""
-    return source.removeprefix(f"{Path.cwd()}/")
 
 
 def _short(name: str, most: int = 48) -> str:

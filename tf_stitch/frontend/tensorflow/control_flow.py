@@ -8,6 +8,8 @@ NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 
 WHILES = frozenset({"While", "StatelessWhile"})
 """Loops as ops that call functions; TensorFlow lowers most before it places nodes."""
+CONDITIONALS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+"""The same for branches."""
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 """Calls of a function that an attribute names."""
 

@@ -11,12 +11,15 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
-from tf_stitch.graph.branches import ASSIGNMENTS, Branches, Sides, branches_of
-from tf_stitch.graph.control_context import frame_names
+from tf_stitch.graph.branch_entries import branch_entries, entries_without_import
+from tf_stitch.graph.branch_nodes import ASSIGNMENTS
+from tf_stitch.graph.branches import Branches, Sides, branches_of
+from tf_stitch.graph.control_context import frame_names, truth_of
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
+from tf_stitch.graph.update_orders import is_read, touching
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.pass_manager import PassResult
 
@@ -35,12 +38,13 @@ class BranchesToSelects:
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
         if state.device_type != "GPU" or not any(node.op in SWITCHES for node in state.graph_def.node):
-            return PassResult(state, False)
+            stay = entries_without_import(state.graph_def, state.device_type)
+            return PassResult(replace(state, branches=stay).with_import_of(state) if stay else state, False)
         branches = branches_of(state.imported, frame_names(state.graph_def), state.preserved)
+        entries = branch_entries(state.graph_def, branches)
         if not branches.predicates:
-            return PassResult(state, False)
-        after = replace(_Conversion(state, branches).applied(), branches=len(branches.predicates))
-        return PassResult(after, True)
+            return PassResult(replace(state, branches=entries).with_import_of(state), False)
+        return PassResult(replace(_Conversion(state, branches).applied(), branches=entries), True)
 
 
 class _Conversion:
@@ -56,12 +60,15 @@ class _Conversion:
         self._skipped: dict[str, list[str]] = {}
         """What passed a handle on -> what it waited for."""
         self._numbers = itertools.count()
+        self._touching = touching(self._graph)
+        self._before: dict[str, set[str]] = {}
+        """Predicate -> the nodes that it needs."""
 
     def applied(self) -> GraphState:
         """The graph with all of it done."""
         for node in self._graph.nodes.values():
             inside = node.name in self._branches.sides
-            switch = node.op in SWITCHES and node.inputs[1] in self._branches.predicates
+            switch = node.op in SWITCHES and truth_of(self._graph, node.inputs[1]) in self._branches.predicates
             kept = node.name in self._edit.state.preserved
             if (inside or switch) and not kept and f"{node.name}:0" in self._graph.handles:
                 self._skip(node, ports=2 if switch else 1)
@@ -72,8 +79,8 @@ class _Conversion:
                 self._choose_value(node)
             elif inside and node.writes:
                 (self._assign if node.op in ASSIGNMENTS else self._put_back)(node)
-            elif inside:
-                self._replace(node, node.op, node.inputs)
+            elif inside and self._controls(node) != list(dict.fromkeys(node.control_inputs)):
+                self._rewait(node)
         for sides in self._both_sides():
             self._follow_each_other(sides)
         return self._edit.applied()
@@ -88,7 +95,8 @@ class _Conversion:
         if merge.name in self._branches.values:
             self._replace(merge, "SelectV2", self._branches.merges[merge.name])
             return
-        self._replace(merge, "NoOp", waits(dict.fromkeys(map(producer_of, merge.inputs)))).attr.clear()
+        given = dict.fromkeys(map(producer_of, merge.inputs))
+        self._replace(merge, "NoOp", waits(w for name in given for w in self._skipped.get(name, [name]))).attr.clear()
 
     def _assign(self, update: ImportedNode) -> None:
         """What is assigned is chosen."""
@@ -100,14 +108,17 @@ class _Conversion:
         self._replace(update, "AssignVariableOp", [handle, chosen])
 
     def _put_back(self, update: ImportedNode) -> None:
-        """Variables are assigned what they had behind an op that updates several; who waits for it waits for that."""
+        """Variables are assigned what they had behind an op that updates several; who waits for it waits for that. It
+        waits for the predicate, as it did: that may read what it updates, or fail."""
+        taken = self._taken_at(update)
         handles = [tensor for tensor in update.inputs if self._origin(tensor) in update.writes]
         had = [self._read(update, handle) for handle in handles]
-        done = self._add(update, "update", update.op, [*update.inputs, *waits(read for read, _ in had)], [])
+        before_it = waits([*(read for read, _ in had), producer_of(taken)])
+        done = self._add(update, "update", update.op, [*update.inputs, *before_it], [])
         self._edit.new[-1].attr.MergeFrom(self._edit.defs[update.name].attr)
         for handle, (before, kind) in zip(handles, had, strict=True):
             new = self._add(update, "new", "ReadVariableOp", [handle, f"^{done}"], [kind], dtype=kind[0])
-            chosen = self._add(update, "chosen", "SelectV2", [self._taken_at(update), new, before], [kind], T=kind[0])
+            chosen = self._add(update, "chosen", "SelectV2", [taken, new, before], [kind], T=kind[0])
             done = self._add(update, "put_back", "AssignVariableOp", [handle, chosen], [], dtype=kind[0])
         self._replace(update, "NoOp", waits([done])).attr.clear()
 
@@ -149,29 +160,58 @@ class _Conversion:
 
     def _follow_each_other(self, nodes: Sequence[ImportedNode]) -> None:
         for before, after in itertools.pairwise(nodes):
-            for first in self._firsts.get(after.name) or [self._replace(after, after.op, after.inputs)]:
+            for first in self._firsts.get(after.name) or [self._rewait(after)]:
                 first.input.append(f"^{before.name}")
 
     def _controls(self, node: ImportedNode) -> list[str]:
-        """Names of what a node waits for, itself or for a handle."""
+        """Names of what a node waits for, itself or for a handle; or for a predicate, if that comes after an update of
+        what the node reads or updates."""
         through = [*node.control_inputs, *(p for p in map(producer_of, node.inputs) if p in self._skipped)]
-        return list(dict.fromkeys(w for name in through for w in self._skipped.get(name, [name])))
+        names = dict.fromkeys(w for name in through for w in self._skipped.get(name, [name]))
+        for handle in dict.fromkeys((*node.reads, *node.writes)):
+            for predicate, _ in self._branches.sides.get(node.name, ()):
+                before = self._needed_by(predicate)
+                names |= dict.fromkeys(n for n in self._touching.get(handle, ())
+                                       if n in before and not is_read(self._graph.nodes[n]))
+        return list(names)
+
+    def _needed_by(self, predicate: str) -> set[str]:
+        if predicate not in self._before:
+            found, stack = set[str](), [producer_of(predicate)]
+            while stack:
+                name = stack.pop()
+                if name not in found:
+                    found.add(name)
+                    node = self._graph.nodes[name]
+                    stack += (*map(producer_of, node.inputs), *node.control_inputs)
+            self._before[predicate] = found
+        return self._before[predicate]
 
     def _origin(self, tensor: str) -> str:
         return self._graph.handles.get(tensor, tensor)
 
     def _replace(self, node: ImportedNode, op: str, inputs: Sequence[str]) -> NodeDef:
         """A node with the name, the control inputs and the attributes of another, and a result of its first's type."""
-        if node.name not in self._replaced:
-            made = self._replaced[node.name] = NodeDef()
-            made.CopyFrom(self._edit.defs[node.name])
-            made.op = op
-            made.input[:] = [*inputs, *waits(self._controls(node))]
-            made.attr.pop("N", None)
-            self._edit.gone.add(node.name)
-            self._edit.new.append(made)
-            self._edit.new_types[node.name] = self._edit.state.types_of(node.name)[:1]
-        return self._replaced[node.name]
+        made = self._copied(node, inputs)
+        made.op = op
+        for attr in ("N", "_output_shapes"):
+            made.attr.pop(attr, None)
+        self._edit.new_types[node.name] = self._edit.state.types_of(node.name)[:1]
+        return made
+
+    def _rewait(self, node: ImportedNode) -> NodeDef:
+        """A node as it is, or as it was made anew, whose control inputs alone may change."""
+        if node.name in self._replaced:
+            return self._replaced[node.name]
+        return self._copied(node, [edge for edge in self._edit.defs[node.name].input if not edge.startswith("^")])
+
+    def _copied(self, node: ImportedNode, inputs: Sequence[str]) -> NodeDef:
+        made = self._replaced[node.name] = NodeDef()
+        made.CopyFrom(self._edit.defs[node.name])
+        made.input[:] = [*inputs, *waits(self._controls(node))]
+        self._edit.gone.add(node.name)
+        self._edit.new.append(made)
+        return made
 
     def _add(self, beside: ImportedNode, name: str, op: str, inputs: Sequence[str], kinds: list[OutputType],
              **types: int) -> str:

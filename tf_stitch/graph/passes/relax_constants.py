@@ -66,7 +66,8 @@ class RelaxConstants:
 
 def _left_behind(state: GraphState, maybe_dead: set[str]) -> set[str]:
     """Nodes that others wait for and nobody reads, of ops that do nothing; none where that would make many edges."""
-    if not (state.branches or any(loop.steps is not None for loop in state.loops)):
+    if not (any(branch.reason is None for branch in state.branches)
+            or any(loop.steps is not None for loop in state.loops)):
         return set()
     nodes = state.graph_def.node
     read = {producer_of(source) for node in nodes for source in node.input if not source.startswith("^")}

@@ -1,0 +1,57 @@
+"""Updates of variables that a graph leaves in no order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
+from tf_stitch.graph.branch_nodes import ASSIGNMENTS
+from tf_stitch.graph.control_context import Context
+
+_HAND_ON = frozenset({"Identity", "Switch", "Enter", "Snapshot"})
+
+
+def touching(graph: ImportedGraph) -> dict[str, list[str]]:
+    """Variable's handle -> names of nodes that read or update it, or may, in the graph's order."""
+    found: dict[str, list[str]] = {}
+    for node in graph.nodes.values():
+        taken = [h for t in node.inputs if (h := graph.handles.get(t, t)) in graph.variable_shapes
+                 ] if node.op not in _HAND_ON else []
+        for handle in dict.fromkeys((*node.reads, *node.writes, *taken)):
+            found.setdefault(handle, []).append(node.name)
+    return found
+
+
+def is_read(node: ImportedNode) -> bool:
+    """Whether a node that touches a variable only reads it."""
+    return node.op == "ReadVariableOp"
+
+
+def unordered_updates(graph: ImportedGraph, contexts: Mapping[str, Context]) -> Iterator[tuple[str, str]]:
+    """Updates on a side of a branch, each with a node that touches the variable neither before it nor after it, and may
+    run in the same step. TensorFlow's update is one action, and none where its side is not taken; one that puts back
+    what the variable had would undo another. (A read beside one that assigns finds what the variable has, or will.)
+    """
+    touched = {handle: names for handle, names in touching(graph).items()
+               if len(names) > 1 and any(contexts[n] and graph.nodes[n].writes for n in names)}
+    place = {name: 1 << i for i, name in enumerate(dict.fromkeys(n for names in touched.values() for n in names))}
+    before: dict[str, int] = {}
+    for name, node in graph.nodes.items():
+        mask = 0
+        for other in (*map(producer_of, node.inputs), *node.control_inputs):
+            mask |= before.get(other, 0) | place.get(other, 0)
+        before[name] = mask
+    for names in touched.values():
+        for update in (n for n in names if contexts[n] and graph.nodes[n].writes):
+            for other in names:
+                if other == update or before[update] & place[other] or before[other] & place[update]:
+                    continue
+                harmless = is_read(graph.nodes[other]) and graph.nodes[update].op in ASSIGNMENTS
+                if not harmless and not _exclude(contexts[update], contexts[other]):
+                    yield update, other
+
+
+def _exclude(one: Context, other: Context) -> bool:
+    """Whether two nodes never run both: they are on two sides of a branch."""
+    sides = dict(one)
+    return any(key in sides and sides[key] != port for key, port in other)
