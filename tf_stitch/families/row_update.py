@@ -1,5 +1,5 @@
-"""Rows of a tensor that are written where it lies, by the kernel that computes them. Another family says how it computes
-them; what is different is where its stores go."""
+"""Rows of a tensor that are written where it lies, by the kernel that computes them. Another family says how it
+computes them; what is different is where its stores go."""
 
 from __future__ import annotations
 
@@ -115,5 +115,3 @@ def _pieces(scatter: Node, pattern: Pattern) -> list[RowUpdate]:
             raise ScheduleError("rows that another kernel computes", scatter.loc)
         found.append(RowUpdate(value, scatter, first))
     return found
-
-
