@@ -59,7 +59,7 @@ def test_slices_of_slices_are_one_each() -> None:
         np.testing.assert_array_equal(interpret(result, values)[key], wanted)
 
 
-@pytest.mark.parametrize("begin, stride, size, kinds", [
+@pytest.mark.parametrize(("begin", "stride", "size", "kinds"), [
     (0, 1, 2, ["input"]), (2, 1, 5, ["input"]), (3, 1, 2, ["input", "slice"]), (2, 2, 3, ["input", "slice"]),
     (6, -2, 3, ["input", "slice"]), (1, -1, 2, ["input", "slice"]), (7, 1, 1, ["input"]),
     (1, 1, 2, ["input", "input", "input", "concat", "slice"]),
