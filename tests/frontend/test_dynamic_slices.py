@@ -10,6 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import trace
+from tf_stitch.frontend.tensorflow.legalize.dynamic_slices import take
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, key_of
 from tf_stitch.ir.interpreter import interpret
 
@@ -50,3 +53,14 @@ def inside(nodes: Any, at: int) -> bool:
 def test_known_begins_are_checked_at_once(sizes: Sequence[int]) -> None:
     nodes = trace(lambda x: tf.slice(x, [0, 0], sizes), tf.TensorSpec([2, 5])).imported.nodes
     assert not any(node.checks for node in nodes.values())
+
+
+def test_an_axis_beside_axes_of_one_is_looked_up_as_it_lies() -> None:
+    """Nothing is turned; what is found has the same shape."""
+    b = Builder()
+    x, at = b.input("x", DType.F32, (1, 7, 1)), b.input("at", DType.I32, (2,))
+    graph = TensorGraph("taken", [("o0", take(b, x, 1, at))])
+    assert [n.kind.value for n in graph.nodes()].count("transpose") == 0
+    value = np.arange(7, dtype=np.float32).reshape(1, 7, 1)
+    found = interpret(graph, {"x": value, "at": np.array([5, 2], np.int32)})["o0"]
+    np.testing.assert_array_equal(found, value[:, [5, 2]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.differential.runner import random_values, region
 from tests.transforms.kinds import kinds
@@ -56,6 +57,30 @@ def test_slices_of_slices_are_one_each() -> None:
     values = random_values(graph)
     for key, wanted in interpret(graph, values).items():
         np.testing.assert_array_equal(interpret(result, values)[key], wanted)
+
+
+@pytest.mark.parametrize(("begin", "stride", "size", "kinds"), [
+    (0, 1, 2, ["input"]), (2, 1, 5, ["input"]), (3, 1, 2, ["input", "slice"]), (2, 2, 3, ["input", "slice"]),
+    (6, -2, 3, ["input", "slice"]), (1, -1, 2, ["input", "slice"]), (7, 1, 1, ["input"]),
+    (1, 1, 2, ["input", "input", "input", "concat", "slice"]),
+    (4, -1, 4, ["input", "input", "input", "concat", "slice"])])  # fmt: skip
+def test_a_slice_of_one_operand_of_a_concat(begin: int, stride: int, size: int, kinds: list[str]) -> None:
+    """Backwards, too."""
+    parts = [B.input(f"{i}:0", F32, (4, n)) for i, n in enumerate((2, 5, 1))]
+    graph = region("g", [B.slice(B.concat(parts, 1), [0, begin], [1, stride], (4, size))])
+    result = SimplifyMovement().run(graph).graph
+    assert [n.kind.value for n in result.nodes()] == kinds
+    values = random_values(graph)
+    np.testing.assert_array_equal(interpret(result, values)["o0"], interpret(graph, values)["o0"])
+
+
+def test_a_number_among_others_waits_for_none_of_them() -> None:
+    """The counter of a loop in the begin of a slice: what is computed of it is arithmetic on single elements."""
+    at = B.reshape(B.input("at:0", DType.I32, ()), (1,))
+    begins = B.concat([B.constant(np.zeros(1), DType.I32), at, B.constant(np.zeros(1), DType.I32)], 0)
+    graph = region("g", [B.add(B.slice(begins, [1], [1], (1,)), B.scalar_like(3, begins))])
+    result = SimplifyMovement().run(graph).graph
+    assert [n.kind.value for n in result.nodes()].count("concat") == 0
 
 
 def test_a_slice_of_other_axes_than_a_slice_has_stays() -> None:

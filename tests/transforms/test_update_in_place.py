@@ -121,11 +121,11 @@ def test_as_text() -> None:
   %3 = add(%1, %2) : int32[4]
   %4 = input() {key=i1, type=float32[4,1,8]} : float32[4,1,8]
   %5 = reshape(%4) {shape=[4,8]} : float32[4,8]
-  %6 = scatter(%0, %3, %5) {shape=[4,9,8], combine=set, updates_first=False, row_axes=2, in_place=True} : float32[4,9,8]
+  %6 = scatter(%0, %3, %5) {shape=[4,9,8], combine=set, updates_first=False, row_axes=2, in_place=True, rows_only=False} : float32[4,9,8]
   %7 = sum(%6) {axes=[1]} : float32[4,8]
   out o0 = %6
   out o1 = %7
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("seen", [False, True])

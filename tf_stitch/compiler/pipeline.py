@@ -15,6 +15,7 @@ from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.private_values import with_private_values
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
+from tf_stitch.compiler.row_updates import with_row_updates
 from tf_stitch.compiler.skinny_matmuls import matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
@@ -30,6 +31,7 @@ from tf_stitch.libraries.registry import library_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.attention_choice import attention_copies
+from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
@@ -174,14 +176,28 @@ def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     verify_graph(graph, static=True)
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
                                options.reuse, options.templates)
-    plan, work = _planned_work(graph, compiler, options)
-    return plan, plan_buffers(plan.graph, work, inputs, variables, packed=options.device.queued)
+    plan = _planned(graph, compiler, options)
+    buffers = _placed(plan, compiler, inputs, variables, options)
+    if not options.device.simt or options.plans is not None or options.patterns is not None:
+        return plan, buffers
+    merged = with_row_updates(plan, buffers, compiler.exact,
+                              lambda kernel: predict_us(kernel.program, options.device, _footprint(graph)))
+    if merged is plan:
+        return plan, buffers
+    try:
+        return merged, _placed(merged, compiler, inputs, variables, options)
+    except ScheduleError:  # in another order the tensors would be copied
+        return plan, buffers
 
 
-def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
-                  ) -> tuple[StitchPlan, list[Work]]:
-    """The plan, and its kernels and library calls. A plan of another size or an earlier process serves where there is
-    one."""
+def _placed(plan: StitchPlan, compiler: PatternCompiler, inputs: tuple[str, ...], variables: tuple[str, ...],
+            options: CompileOptions) -> BufferPlan:
+    work = _final_work(plan, compiler, options)
+    return plan_buffers(plan.graph, work, inputs, variables, packed=options.device.queued)
+
+
+def _planned(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions) -> StitchPlan:
+    """A plan of another size or an earlier process serves where there is one."""
     plan, lacking = None, list[PlanMemory | StoredPlans]()
     for memory in (options.plans, options.stored):
         if plan is None and memory is not None:
@@ -195,14 +211,19 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         memory.keep(plan)
     if options.device.simt and options.reuse is not Reuse.MAPPING and options.patterns is None:
         plan = with_private_values(plan, compiler.exact)
+    return plan
+
+
+def _final_work(plan: StitchPlan, compiler: PatternCompiler, options: CompileOptions) -> list[Work]:
+    """The kernels and library calls of a plan."""
     work = _work(plan, compiler)
     if options.plans is not None:
-        return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
+        return work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.grid_barrier and options.plan.barriers and options.reuse is not Reuse.MAPPING:
-        work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
+        work = fuse_cooperatively(plan, work, options.device, _footprint(plan.graph))
     # After cooperative fusion, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
-    return plan, reverse_block_order(work, options.device) if options.device.simt else work
+    return reverse_block_order(work, options.device) if options.device.simt else work
 
 
 def _footprint(graph: TensorGraph) -> int:

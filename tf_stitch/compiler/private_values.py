@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
-from tf_stitch.planning.dependence import dependencies, order_groups, update_edges
-from tf_stitch.planning.plan_groups import plan_of
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out, plannable
+from tf_stitch.planning.plan_groups import in_order, plan_of
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
 from tf_stitch.transforms.recompute import CYCLES_PER_BYTE, LARGE, SMALL
 
 _REPEATED_MOVEMENT = (OpKind.RESHAPE, OpKind.BROADCAST)
@@ -152,9 +151,4 @@ def _with_copies(plan: StitchPlan, found: Mapping[Node, _Way], readers: Mapping[
             groups.setdefault(group_of[node], []).append(place)
     made = plan_of(graph, list(groups.values()), plan.solver, plan.libraries)
     patterns = dict(zip(groups, made.patterns, strict=True))
-    work = plannable(graph, made.free)
-    position = {node: i for i, node in enumerate(work)}
-    order = order_groups([[position[node] for node in pattern.nodes] for pattern in made.patterns],
-                         dependencies(nodes, work), update_edges(graph, nodes, work))
-    made.patterns = [made.patterns[i] for i in order]
-    return made, patterns
+    return in_order(made), patterns

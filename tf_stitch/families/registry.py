@@ -10,13 +10,14 @@ from tf_stitch.families.family import KernelFamily
 from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.mixed import MIXED
 from tf_stitch.families.row import ROW
+from tf_stitch.families.row_update import row_update
 from tf_stitch.families.scan import SCAN
 from tf_stitch.families.scatter import SCATTER
 from tf_stitch.families.transpose import TRANSPOSE
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
-FAMILIES: tuple[KernelFamily, ...] = (
+_OTHERS: tuple[KernelFamily, ...] = (
     ATTENTION,
     ATTENTION_GRADIENT,
     MATMUL,
@@ -28,6 +29,8 @@ FAMILIES: tuple[KernelFamily, ...] = (
     TRANSPOSE,
     ELEMENTWISE,  # last: it takes any single node that is no reduction or scan
 )
+
+FAMILIES: tuple[KernelFamily, ...] = (*_OTHERS, row_update(_OTHERS))  # takes none that others do
 """In the order they are asked."""
 
 

@@ -47,6 +47,8 @@ def propose_scatter(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list
     scatters = [n for n in pattern.nodes if n.category is Category.SCATTER]
     if not scatters or set(pattern.outputs) != set(scatters):
         raise ScheduleError("not scatters alone")
+    if any(isinstance(n.attrs, ScatterAttrs) and n.attrs.rows_only for n in scatters):
+        raise ScheduleError("rows that are written where they are computed")
     largest = max(scatters, key=lambda n: n.operands[2].type.numel)
     updates = largest.operands[2].type
     rows = _rows_of(largest)[0]

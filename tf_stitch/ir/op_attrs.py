@@ -229,6 +229,7 @@ class ScatterAttrs(Attrs):
             element`: what it is of NaN.
         row_axes: the number of a row counts those of so many axes, the first ones, in C order.
         in_place: who reads what elements were before does so first, so that the result may lie there.
+        rows_only: the result does lie there: who computes the updates may write them as its own results.
     """
 
     shape: Shape
@@ -236,6 +237,7 @@ class ScatterAttrs(Attrs):
     updates_first: bool = False
     row_axes: int = 1
     in_place: bool = False
+    rows_only: bool = False
 
     @property
     def rows(self) -> Shape:

@@ -101,11 +101,16 @@ def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
 
 def rewritten(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt]) -> tuple[k.Stmt, ...]:
     """The body with every statement changed, those inside another first."""
+    return expanded(body, lambda stmt: (change(stmt),))
+
+
+def expanded(body: Sequence[k.Stmt], change: Callable[[k.Stmt], Sequence[k.Stmt]]) -> tuple[k.Stmt, ...]:
+    """As `rewritten`, any number of statements in the place of each."""
     out: list[k.Stmt] = []
     for stmt in body:
-        inner = {name: rewritten(getattr(stmt, name), change) for name in names_of(stmt, Role.BODY)}
+        inner = {name: expanded(getattr(stmt, name), change) for name in names_of(stmt, Role.BODY)}
         changed: Any = replace(stmt, **inner) if inner else stmt  # type: ignore[arg-type]
-        out.append(change(changed))
+        out += change(changed)
     return tuple(out)
 
 

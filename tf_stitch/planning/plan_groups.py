@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
+from tf_stitch.planning.dependence import dependencies, order_groups, update_edges
 from tf_stitch.planning.stitch_plan import (
     SolverReport,
     StitchPlan,
@@ -46,3 +47,17 @@ def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None,
         raise ValueError("not every node is in one pattern")
     patterns = [make_pattern(group, users, wanted, free) for group in members]
     return StitchPlan(graph, patterns, solver, free, libraries)
+
+
+def in_order(plan: StitchPlan) -> StitchPlan:
+    """The plan, its patterns put in an order in which they can run.
+
+    Raises:
+        ValueError: they need each other.
+    """
+    nodes, work = plan.graph.nodes(), plannable(plan.graph, plan.free)
+    position = {node: i for i, node in enumerate(work)}
+    order = order_groups([[position[node] for node in pattern.nodes] for pattern in plan.patterns],
+                         dependencies(nodes, work), update_edges(plan.graph, nodes, work))
+    plan.patterns = [plan.patterns[i] for i in order]
+    return plan

@@ -19,6 +19,7 @@ from tf_stitch.planning.attention import Attention, attention_to, memory_of, rea
 from tf_stitch.planning.attention_gradient import AttentionGradient
 from tf_stitch.planning.find_attention_gradients import gradient_to
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
+from tf_stitch.planning.views_for_lookups import looked_up_alone
 from tf_stitch.planning.views_for_matmuls import views_for_matmuls
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -31,10 +32,10 @@ AttentionKernel: TypeAlias = Attention | AttentionGradient
 def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = (),
                wanted: frozenset[Node] = frozenset(), libraries: Sequence[Library] = LIBRARIES) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
-    (a learning rate, a bias correction), windows, which repeat what memory holds, reshapes beside matmuls, which read
-    and write memory as it lies, and transposes (of some libraries slices, too) that only matmuls read, at the distances
-    of what lies in memory. So do the kernels of attentions, which make masks that nobody else reads themselves. They
-    belong to no pattern.
+    (a learning rate, a bias correction), windows, which repeat what memory holds, reshapes beside matmuls and for
+    lookups, which take memory as it lies, and transposes (of some libraries slices, too) that only matmuls read, at the
+    distances of what lies in memory. So do the kernels of attentions, which make masks that nobody else reads
+    themselves. They belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
@@ -49,7 +50,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
         if node.kind in _INLINE_SOURCES or _is_of_windows(node) or (movable and node.type.numel == 1
                                             and all(o in free or _is_scalar_input(o) for o in node.operands)):
             free.add(node)
-        if node.kind is OpKind.RESHAPE and view_of(node).category in CALLED:
+        if node.kind is OpKind.RESHAPE and (view_of(node).category in CALLED or looked_up_alone(node, users)):
             free.add(node)
         elif node.category in CALLED:
             free.update(view for operand in node.operands for view in _views(operand))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tf_stitch.errors import ScheduleError
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, ScatterAttrs, VariableAttrs
@@ -88,6 +89,13 @@ class BufferPlan:
         return [node for node in self.writer if isinstance(node.attrs, ScatterAttrs) and node.attrs.in_place
                 and self.place[node] != self.argument(node.operands[0], k.Mode.READ)]
 
+    @property
+    def updating(self) -> frozenset[Node]:
+        """Scatters that lie where what was there before does."""
+        copying = set(self.copying)
+        return frozenset(node for node in self.writer if isinstance(node.attrs, ScatterAttrs) and node.attrs.in_place
+                         and node not in copying)
+
     def reading(self, node: Node) -> list[int]:
         """The kernels that read `node`, ascending."""
         return [i for i, kernel in enumerate(self.kernels) if (node, k.Mode.READ) in kernel.arguments]
@@ -101,6 +109,9 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         kernels: in an order in which they can run.
         packed: kernels that do not depend on each other run at the same time, else one after the other.
         inputs, variables: keys and handles in the op's order.
+
+    Raises:
+        ScheduleError: a kernel that writes rows alone of a tensor which cannot lie where it did before.
     """
     plan = BufferPlan(list(kernels), inputs, variables)
     output_number = 0
@@ -121,6 +132,9 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     _reuse_operands(plan, {node for _, node in copies})
     _plan_arena(plan, [node for _, node in copies])
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
+    for node in plan.copying:
+        if isinstance(node.attrs, ScatterAttrs) and node.attrs.rows_only:
+            raise ScheduleError("rows alone of a tensor that lies elsewhere", node.loc)
     return plan
 
 

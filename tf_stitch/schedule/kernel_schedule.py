@@ -130,6 +130,7 @@ class KernelSchedule:
         ahead: the next row is copied to shared memory while this one is worked on (see lowering.prefetch).
         together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         matmul: of a matmul's kernel, what it computes and the tiles of its blocks.
+        rows_by: of a kernel that writes rows of a tensor in place, the family that computes them.
         origin: who chose the tiling.
     """
 
@@ -151,6 +152,7 @@ class KernelSchedule:
     ahead: bool = False
     together: int = 0
     matmul: tuple[MatmulShape, MatmulTiling] | None = None
+    rows_by: str = ""
     origin: Origin = Origin.RULE
 
     @property
@@ -162,7 +164,8 @@ class KernelSchedule:
         """One line a fact, for goldens and reports."""
         m = self.mapping
         d = self.domain
-        lines = [f"{self.family} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
+        by = f" by {self.rows_by}" if self.rows_by else ""
+        lines = [f"{self.family}{by} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
                  f" vector={m.vector} items={m.items}" + (f" beyond={m.beyond}" if m.beyond else "")
                  + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")

@@ -8,7 +8,7 @@ from typing import cast
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.matrices import exchanges_last
-from tf_stitch.ir.op_attrs import DotAttrs, ShapeAttrs, SliceAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import AxisAttrs, DotAttrs, ShapeAttrs, SliceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.types import Dim, Shape
 from tf_stitch.pass_manager import PassResult
@@ -17,14 +17,14 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class SimplifyMovement:
-    """Reshape of reshape, transpose of transpose, slice of slice, movement that moves nothing, casts to the same type;
-    matmuls read transposed matrices as they are stored."""
+    """Reshape of reshape, transpose of transpose, slice of slice, slice of one operand of a concat, movement that moves
+    nothing, casts to the same type; matmuls read transposed matrices as they are stored."""
 
     name: str = "simplify_movement"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _slice_of_slice,
-                               _broadcast_of_broadcast, _broadcast_operand, _dot_of_transpose))
+                               _slice_of_concat, _broadcast_of_broadcast, _broadcast_operand, _dot_of_transpose))
 
 
 def _no_movement(node: Node) -> Node | None:
@@ -79,6 +79,28 @@ def _slice_of_slice(node: Node) -> Node | None:
     b = Builder(node.loc)
     found = b.slice(inner.operands[0], begin, strides, tuple(sizes))
     return found if found.type == node.type else b.reshape(found, node.type.shape)
+
+
+def _slice_of_concat(node: Node) -> Node | None:
+    """What lies in one of its operands, as a number in a vector of them: what else is in there does not matter."""
+    if not isinstance(node.attrs, SliceAttrs) or node.operands[0].kind is not OpKind.CONCAT:
+        return None
+    attrs, axis = node.attrs, cast(AxisAttrs, node.operands[0].attrs).axis
+    size, first = attrs.sizes[axis], attrs.begin[axis]
+    if not isinstance(size, int) or size == 0:
+        return None
+    last = first + (size - 1) * attrs.strides[axis]
+    for operand in node.operands[0].operands:
+        extent = operand.type.shape[axis]
+        if not isinstance(extent, int):
+            return None
+        if min(first, last) >= 0 and max(first, last) < extent:
+            begin = [first if a == axis else at for a, at in enumerate(attrs.begin)]
+            if operand.type == node.type and not any(begin) and set(attrs.strides) == {1}:
+                return operand
+            return Builder(node.loc).slice(operand, begin, attrs.strides, attrs.sizes)
+        first, last = first - extent, last - extent
+    return None
 
 
 def _longer_than_one(shape: Shape) -> list[Dim]:

@@ -19,6 +19,10 @@ from tf_stitch.ir.types import Dim
 
 def take(b: Builder, x: Node, axis: int, positions: Node) -> Node:
     """Elements of an axis by position (rank 1). One outside is an error on a CPU and reads as zero on a GPU."""
+    others = [dim for a, dim in enumerate(x.type.shape) if a != axis]
+    if all(dim == 1 for dim in others):  # as it lies in memory
+        taken = b.op(K.GATHER, b.reshape(x, (x.type.shape[axis], *others)), positions)
+        return b.reshape(taken, tuple(positions.type.shape[0] if a == axis else 1 for a in range(x.type.rank)))
     front = [axis] + [a for a in range(x.type.rank) if a != axis]
     taken = b.op(K.GATHER, b.transpose(x, front), positions)
     return b.transpose(taken, [front.index(a) for a in range(x.type.rank)])
