@@ -11,7 +11,8 @@
 //
 // C (emit/attention.py writes it): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
 // QUERY_WARPS, KEY_WARPS, WARP_KEYS; K_VECTOR, V_VECTOR, K_STRIDE, V_STRIDE: words of vectors and of rows in shared memory;
-// Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs.
+// Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs. CAUSAL: the score of every key
+// above its query + AHEAD is masked().
 // score(s, outer, head, query, key) is what softmax gets of a matmul; weigh(w, outer, head, query, key) what weighs
 // values of a multiple of a probability, as that multiple; keep(most, sum, outer, head, query) is told of what became of a
 // query's scores.

@@ -35,7 +35,8 @@ class AttentionShape:
 
     Attributes:
         dtype: of q, k, v and the result; matmuls of float32 are taken in TF32.
-        causal: scores that are known. They are left out as long as that changes nothing: softmax makes them 0 then.
+        causal: scores that are known. They are left out where softmax makes them 0; what their values are, numbers or
+            not, is not seen then.
     """
 
     dtype: DType
