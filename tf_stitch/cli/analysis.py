@@ -17,6 +17,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.node_entries import node_entries
 from tf_stitch.graph.pipeline import GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.bind import bind
@@ -30,7 +31,6 @@ from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.report.build_entries import Place, build_entries
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
-from tf_stitch.report.node_entries import node_entries
 from tf_stitch.report.report import Report
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of

@@ -135,6 +135,15 @@ template <class C> struct tfs_attention {
     }
   }
 
+  // Sums of all the warp's columns, of the threads' own ones.
+  __device__ __forceinline__ void add_up() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+    }
+  }
+
   // The warp's results into shared memory.
   __device__ __forceinline__ void put(float* results) const {
     constexpr int V = E::PER_WORD == 1 ? C::V_VECTOR : 1, W = 2 * V < 4 ? 2 * V : 4;  // W: floats of the widest access
@@ -159,11 +168,10 @@ template <class C> struct tfs_attention {
 
   // The warp's results, largest scores and sums into shared memory.
   __device__ __forceinline__ void share(float* results, float* largest, float* sums) {
+    add_up();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = (key_warp * C::QUERY_WARPS + query_warp) * 16 + g + 8 * half;
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
       largest[row] = most[half];
       sums[row] = sum[half];
     }
@@ -173,10 +181,9 @@ template <class C> struct tfs_attention {
   // Stores the results of rows that no other warp has a part of: through shared memory, for the sake of wide accesses.
   template <class Keep>
   __device__ __forceinline__ void store_own(T* out, int outer, int head, int first, float* results, Keep keep) {
+    add_up();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
       const int query = first + 16 * query_warp + g + 8 * half;
       if (t == 0 && query < C::QUERIES) keep(most[half], sum[half], outer, head, query);
       const float inverse = 1.0f / sum[half];

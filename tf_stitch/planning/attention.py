@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tf_stitch.ir.causal_masks import CausalMask, causal_mask_of
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import exchanges_last, terms_of
 from tf_stitch.ir.op_attrs import ConstantAttrs, DotAttrs, ReduceAttrs, TransposeAttrs
@@ -81,6 +82,11 @@ class Attention:
     @property
     def operands(self) -> tuple[Operand, Operand, Operand]:
         return self.q, self.k, self.v
+
+    @property
+    def causal(self) -> CausalMask | None:
+        """The scores that are known, if any."""
+        return causal_mask_of(self.scores)
 
     @property
     def results(self) -> tuple[Node, ...]:

@@ -24,7 +24,7 @@ MISSED = 1.4
 """The three kernels of training took 1.07 to 1.4 times what is predicted for them at seven shapes, on an H100
 (docs/decisions/attention.md)."""
 FORWARD_MISSED = 1.2
-"""That of inference took 0.71 to 1.18 times as long at six shapes on an H200, 1.28 times with a mask in memory."""
+"""That of inference took 0.71 to 1.18 times as long at five shapes on an H200, 1.28 times with a mask in memory."""
 
 
 def matmuls_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:

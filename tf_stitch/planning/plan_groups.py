@@ -9,8 +9,8 @@ from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.dependence import dependencies, order_groups, update_edges
+from tf_stitch.planning.solver_report import SolverReport
 from tf_stitch.planning.stitch_plan import (
-    SolverReport,
     StitchPlan,
     attention_of,
     free_nodes,

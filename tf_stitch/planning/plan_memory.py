@@ -8,7 +8,8 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
-from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
+from tf_stitch.planning.solver_report import SolverReport
+from tf_stitch.planning.stitch_plan import StitchPlan
 
 
 class PlanMemory:

@@ -25,8 +25,8 @@ from tf_stitch.planning.matmul_choice import MatmulChoice, Stitching
 from tf_stitch.planning.merging import MergeOptions
 from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits
 from tf_stitch.planning.selection import Choice, Selection
+from tf_stitch.planning.solver_report import SolverReport
 from tf_stitch.planning.stitch_plan import (
-    SolverReport,
     StitchPlan,
     free_nodes,
     live_out,

@@ -18,6 +18,7 @@ from tf_stitch.libraries.registry import LIBRARIES, library_of
 from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
 from tf_stitch.planning.attention_gradient import AttentionGradient
 from tf_stitch.planning.find_attention_gradients import gradient_to
+from tf_stitch.planning.solver_report import SolverReport
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 from tf_stitch.planning.views_for_lookups import looked_up_alone
 from tf_stitch.planning.views_for_matmuls import views_for_matmuls
@@ -314,42 +315,6 @@ def attention_of(pattern: Pattern) -> AttentionKernel | None:
     if len(matmuls) > 2:
         found = next(filter(None, (gradient_to(matmul, users, ()) for matmul in reversed(matmuls))), None)
     return found if found is not None and set(found.nodes) == set(pattern.nodes) else None
-
-
-@dataclass(frozen=True)
-class SolverReport:
-    """How the plan was found. Gains are predicted microseconds saved against one kernel per node.
-
-    Attributes:
-        solver: what was asked for, "ilp" or "greedy".
-        status: "optimal", "feasible" (the time ended first) or "greedy", of the least sure part.
-        objective_us, bound_us: what the plan gains, and the most that any choice of its candidates could.
-        greedy_us, greedy_kernels: gain and kernels of the greedy choice.
-        kernels: of the plan, library calls of large matmuls left out; before some are fused by grid barriers.
-        program: the solver that ran, "" if none had to.
-        parts: planned apart.
-        exact: times are of kernels that were made; else, in large regions, estimates.
-        epilogues: library calls that compute more than a matmul.
-    """
-
-    solver: str
-    status: str
-    objective_us: float
-    bound_us: float
-    greedy_us: float
-    candidates: int
-    cycle_cuts: int = 0
-    kernels: int = 0
-    greedy_kernels: int = 0
-    program: str = ""
-    parts: int = 1
-    exact: bool = True
-    epilogues: int = 0
-
-    @property
-    def gap(self) -> float:
-        """How far below the best possible gain the plan may be, as a part of that."""
-        return max(0.0, self.bound_us - self.objective_us) / self.bound_us if self.bound_us > 0 else 0.0
 
 
 @dataclass

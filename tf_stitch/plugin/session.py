@@ -36,6 +36,7 @@ from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
 from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.held_variables import original_name
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
+from tf_stitch.graph.node_entries import node_entries
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.shapes.branch_sizes import types_between_branches
 from tf_stitch.graph.state import GraphState, ImportCount
@@ -54,11 +55,10 @@ from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.known_functions import KnownFunctions
 from tf_stitch.plugin.rewrite_timing import RewriteTiming
 from tf_stitch.plugin.run_counts import count, record_native
+from tf_stitch.plugin.source_lines import source_lines
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionEntry
-from tf_stitch.report.node_entries import node_entries
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, try_folder, write_report
-from tf_stitch.report.source_lines import source_lines
 from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler

@@ -12,7 +12,8 @@ from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.plan_groups import groups_of, plan_of
-from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
+from tf_stitch.planning.solver_report import SolverReport
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.kernel_cache import KernelCache
 

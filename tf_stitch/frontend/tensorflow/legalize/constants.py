@@ -42,12 +42,13 @@ def _without_repeats(array: NDArray[Any]) -> NDArray[Any]:
     for axis, size in enumerate(array.shape):
         if size > 1:
             first, second = array.take([0], axis), array.take([1], axis)  # settles it for most
-            if _same_bits(first, second) and _same_bits(np.broadcast_to(first, array.shape), array):
+            if _same_bits(first, second) and _same_bits(first, array):
                 array = first
     return array
 
 
 def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Of `a`, repeated where it has one of an axis, and `b`; NaN and -0.0 included."""
     bits = np.dtype(f"V{a.dtype.itemsize}")
     return bool((np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)).all())
 
@@ -77,13 +78,11 @@ def _causal(ctx: NodeContext, array: NDArray[Any], dtype: DType) -> Node | None:
 
 
 def _is_splat(array: NDArray[Any]) -> bool:
-    """All elements have the same bits (NaN and -0.0 included)."""
+    """All elements have the same bits."""
     if array.strides and not any(array.strides):
         return True
     data = np.ascontiguousarray(array).reshape(-1)
-    head = data[:64]  # settles it for all but splats, without a look at what may be a large weight
-    return head.tobytes() == data[:1].tobytes() * head.size and bool(
-        (data.view(np.uint8).reshape(data.size, -1) == data[:1].view(np.uint8)).all())
+    return _same_bits(data[:1], data[:64]) and _same_bits(data[:1], data)  # few settle it for most
 
 
 @legalize("Fill")

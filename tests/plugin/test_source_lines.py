@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_stitch.report.source_lines import source_lines
+from tf_stitch.plugin.source_lines import source_lines
 
 
 def test_nodes_of_a_function_have_their_line() -> None:
