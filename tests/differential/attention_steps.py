@@ -87,6 +87,17 @@ def masked(like: Node) -> Pair:
     return (lambda s: B.select(seen, s, B.constant(-1e9, F32)), lambda d: B.select(seen, d, B.constant(0.0, F32)))
 
 
+def causal(ahead: int = 0, value: float = -1e9) -> Callable[[Node], Pair]:
+    """Queries see the keys up to so many behind their own position, which nobody has to say; others score `value`."""
+    def pair(like: Node) -> Pair:
+        shape = like.type.shape[-2:]
+        last = B.add(B.iota(shape, 0, DType.I32), B.constant(ahead, DType.I32))
+        seen = B.op(OpKind.LESS_EQUAL, B.iota(shape, 1, DType.I32), last)
+        hidden = B.constant(value, F32)
+        return lambda s: B.select(seen, s, hidden), lambda d: B.select(seen, d, B.constant(0.0, F32))
+    return pair
+
+
 def dropped(like: Node) -> Pair:
     """Dropout by numbers that somebody else drew."""
     kept = B.op(OpKind.LESS, B.input("drawn", F32, like.type.shape), p.const(0.5, like))

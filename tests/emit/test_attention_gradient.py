@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.differential.attention_steps import Step, all_copies, dropped, masked, padding
+from tests.differential.attention_steps import Step, all_copies, causal, dropped, masked, padding
 from tests.differential.runner import Array, build_cubin, compiled, random_values, reference
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler import pipeline
@@ -16,6 +16,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.kernel_ir import nodes as k
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 4e-3, F16: 4e-3, BF16: 3e-2}
@@ -29,7 +30,11 @@ STEPS = {
     "bf16": Step(BF16, size=64, width=48, score=padding),
     "wide halves": Step(BF16, batch=1, queries=40, keys=70, heads=1, size=128, score=padding),
     "dropout": Step(BF16, weight=dropped),
-    "keys first": Step(size=24, score=padding, keys_first=True)}
+    "keys first": Step(size=24, score=padding, keys_first=True),
+    "causal": Step(BF16, batch=1, queries=150, keys=150, size=64, score=causal()),
+    "more keys": Step(batch=1, queries=40, keys=140, score=causal(60)),
+    "more queries": Step(batch=1, queries=140, keys=40, score=causal(-70)),
+    "causal and masked scores weigh": Step(batch=1, queries=150, keys=150, score=causal(0, 0.25))}
 
 
 @pytest.fixture(scope="module", params=STEPS)
@@ -57,6 +62,18 @@ def test_gradients_are_two_kernels(built: tuple[TensorGraph, CompiledRegion]) ->
     assert families.count(ATTENTION_GRADIENT.name) == 2
     assert len(result.calls) <= 2
     build_cubin(result)
+
+
+def test_causal_ones_leave_tiles_out(step: Step, built: tuple[TensorGraph, CompiledRegion]) -> None:
+    _, result = built
+    shapes = [stmt.shape for kernel in result.kernels for stmt in kernel.program.body
+              if isinstance(stmt, k.AttentionQueryGradient | k.AttentionKeyGradient)]
+    assert len(shapes) == 2
+    assert all((shape.causal is not None) is hides_keys(step) for shape in shapes)
+
+
+def hides_keys(step: Step) -> bool:
+    return step in (STEPS[name] for name in STEPS if "causal" in name or "more " in name)
 
 
 @pytest.mark.parametrize("order", [Order.AHEAD, Order.BEHIND, Order.SHUFFLED])

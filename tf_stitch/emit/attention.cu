@@ -51,11 +51,10 @@ template <class C> struct tfs_attention {
 
   // Whether exponentials of masked scores are 0 for each query of the block, relative to its largest score so far.
   __device__ __forceinline__ bool rest_is_zero(int first) const {
-    constexpr float FAR = 128.0f;  // exp(-104) is less than half of the least float
     bool far = true;
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      far = far && (first + 16 * query_warp + g + 8 * half >= C::QUERIES || most[half] - C::masked() >= FAR);
+      far = far && (first + 16 * query_warp + g + 8 * half >= C::QUERIES || most[half] - C::masked() >= TFS_FAR);
     return C::Barrier::all(far);
   }
 

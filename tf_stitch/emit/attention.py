@@ -41,20 +41,25 @@ def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTilin
     numbers = {"HEADS": shape.heads, "QUERIES": shape.queries, "KEYS": shape.keys,
                "DEPTH": shape.depth, "WIDTH": shape.width, **own,
                **_rows("Q", shape.q), **_rows("K", shape.k), **_rows("V", shape.v), **_rows("O", shape.out)}
-    value = f"static __device__ __forceinline__ float masked() {{ return {masked}; }}"
-    yield from _constants(name, shape.dtype, numbers, barrier, value)
+    yield from _constants(name, shape.dtype, numbers, barrier, _masked(masked))
 
 
-def gradient_constants(name: str, shape: GradientShape, tiling: GradientTiling, barrier: str) -> Iterator[str]:
+def gradient_constants(name: str, shape: GradientShape, tiling: GradientTiling, barrier: str, masked: str
+                       ) -> Iterator[str]:
     """As attention_constants, for the other template."""
     numbers = {"HEADS": shape.heads, "ROWS_": shape.rows, "COLUMNS": shape.columns,
                "DEPTH": shape.depth, "WIDTH": shape.width, "WARPS": tiling.warps, "TILE": tiling.tile,
-               "BY_KEYS": shape.result_2 is not None, "HELD": tiling.held,
+               "BY_KEYS": shape.by_keys, "HELD": tiling.held,
+               "CAUSAL": shape.causal is not None, "AHEAD": shape.causal.ahead if shape.causal else 0,
                "VECTOR": float_vector(shape.depth), "VECTOR_2": float_vector(shape.width),
                **_rows("OWN", shape.own), **_rows("OWN_2", shape.own_2), **_rows("OTHER", shape.other),
                **_rows("OTHER_2", shape.other_2), **_rows("RESULT", shape.result),
                **_rows("RESULT_2", shape.result_2 or shape.result)}
-    yield from _constants(name, shape.dtype, numbers, barrier)
+    yield from _constants(name, shape.dtype, numbers, barrier, _masked(masked))
+
+
+def _masked(value: str) -> str:
+    return f"static __device__ __forceinline__ float masked() {{ return {value}; }}"
 
 
 def _constants(name: str, dtype: DType, numbers: Mapping[str, int], barrier: str, *functions: str) -> Iterator[str]:

@@ -6,10 +6,12 @@
 //   result[i] = sum over j of d other[j], and where blocks have keys (BY_KEYS) result_2[i] = sum over j of s other_2[j].
 // Where they have queries, all columns are seen twice: `summand` makes of s and d what has to be summed over a row before
 // any element is known; `keep` is told the sum.
+// CAUSAL: elements of keys above their query + AHEAD are 0 if the exponential of masked() is, relative to the largest
+// score of their query, most(outer, head, query); tiles of nothing else are left out then.
 //
 // C (emit/attention.py writes it): Element; HEADS, ROWS_, COLUMNS, DEPTH, WIDTH; WARPS, TILE; BY_KEYS; HELD: own rows stay
 // in registers; VECTOR, VECTOR_2: words of vectors of float32; OWN_..., OWN_2_..., OTHER_..., OTHER_2_..., RESULT_...,
-// RESULT_2_...: elements between what is OUTER, between HEADs, between ROWs.
+// RESULT_2_...: elements between what is OUTER, between HEADs, between ROWs; CAUSAL, AHEAD.
 
 template <class C> struct tfs_attention_gradient {
   using E = typename C::Element;
@@ -115,12 +117,38 @@ template <class C> struct tfs_attention_gradient {
                                                        C::COLUMNS - first);
   }
 
+  // Whether what the queries from `from` to before `to` do not see is 0. All threads of the block ask.
+  template <class Most>
+  __device__ __forceinline__ bool unseen_is_zero(int from, int to, Most most) const {
+    bool far = true;
+    for (int query = from + thread; query < to; query += THREADS)
+      far = far && most(0.0f, outer, head, query) - C::masked() >= TFS_FAR;
+    return C::Barrier::all(far);
+  }
+
+  // The tiles, `from` to before `to`, beyond which nothing of the rows of the block, the first of which is this, is seen.
+  template <class Most> __device__ __forceinline__ void find_tiles(int first, int& from, int& to, Most most) const {
+    from = 0, to = TILES;
+    if constexpr (C::CAUSAL) {
+      const int end = first + ROWS < C::ROWS_ ? first + ROWS : C::ROWS_;
+      if constexpr (C::BY_KEYS) {  // queries from key - AHEAD on see a key
+        const int least = first - C::AHEAD;
+        const int tile = least < 0 ? 0 : least / TILE < TILES ? least / TILE : TILES - 1;
+        if (tile > 0 && unseen_is_zero(0, tile * TILE, most)) from = tile;
+      } else {
+        const int last = end - 1 + C::AHEAD;
+        const int tiles = last < 0 ? 1 : last / TILE + 1;
+        if (tiles < TILES && unseen_is_zero(first, end, most)) to = tiles;
+      }
+    }
+  }
+
   // shared: the block's own rows, then STAGES tiles of the others.
-  template <class Summand, class Keep, class Element>
+  template <class Most, class Summand, class Keep, class Element>
   __device__ __forceinline__ void run(int own_thread, int block, const T* own, const T* own_2, const T* other,
-                                      const T* other_2, T* result, T* result_2, uint32_t* shared, Summand summand,
-                                      Keep keep, Element element) {
-    constexpr int PARTS = (C::ROWS_ + ROWS - 1) / ROWS, PASSES = C::BY_KEYS ? 1 : 2, TURNS = PASSES * TILES;
+                                      const T* other_2, T* result, T* result_2, uint32_t* shared, Most most,
+                                      Summand summand, Keep keep, Element element) {
+    constexpr int PARTS = (C::ROWS_ + ROWS - 1) / ROWS, PASSES = C::BY_KEYS ? 1 : 2;
     constexpr int V = E::PER_WORD == 1 ? C::VECTOR : 1, V_2 = E::PER_WORD == 1 ? C::VECTOR_2 : 1;
     thread = own_thread;
     const int lane = thread % 32, warp = thread / 32, first = block % PARTS * ROWS;
@@ -134,7 +162,9 @@ template <class C> struct tfs_attention_gradient {
     tfs_copy_rows<E, THREADS, ROWS, WORDS, STRIDE>(thread, shared, own, C::OWN_ROW, C::ROWS_ - first);
     tfs_copy_rows<E, THREADS, ROWS, WORDS_2, STRIDE_2>(thread, shared + ROWS * STRIDE, own_2, C::OWN_2_ROW,
                                                        C::ROWS_ - first);
-    copy_tile(tiles, other, other_2, 0);
+    int from, to;
+    find_tiles(first, from, to, most);
+    copy_tile(tiles, other, other_2, from);
     tfs_copy_commit();
     const uint32_t* rows = shared + 16 * warp * STRIDE;
     const uint32_t* rows_2 = shared + ROWS * STRIDE + 16 * warp * STRIDE_2;
@@ -147,34 +177,36 @@ template <class C> struct tfs_attention_gradient {
     for (int n = 0; n < (C::BY_KEYS ? C::WIDTH / 8 : 1); ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) o_2[n][i] = 0.0f;
+    int tile = from;
 #pragma unroll 1
-    for (int turn = 0; turn < TURNS; ++turn) {
-      const int tile = turn % TILES;
+    for (int turn = 0; turn < PASSES * (to - from); ++turn) {
+      const bool first_pass = !C::BY_KEYS && turn < to - from;
+      const int next = tile + 1 < to ? tile + 1 : from;
+      tfs_copy_wait<0>();
+      C::Barrier::wait();  // this tile is here, and nobody reads the other stage any more
+      if (STAGES > 1 && turn + 1 < PASSES * (to - from)) copy_tile(tiles + (turn + 1) % STAGES * STAGE, other, other_2, next);
+      tfs_copy_commit();
       const uint32_t* at = tiles + turn % STAGES * STAGE;
       const uint32_t* at_2 = at + TILE * STRIDE;
-      if constexpr (STAGES > 1) {
-        if (turn + 1 < TURNS) copy_tile(tiles + (turn + 1) % STAGES * STAGE, other, other_2, (turn + 1) % TILES);
-        tfs_copy_commit();  // an empty group at the end: one is always younger than this tile's
-      }
-      tfs_copy_wait<STAGES - 1>();
-      C::Barrier::wait();
       if (C::HELD && turn == 0) {
 #pragma unroll
         for (int c = 0; c < (C::HELD ? WORDS / 8 : 0); ++c) read_rows(held[c], rows, STRIDE, c);
 #pragma unroll
         for (int c = 0; c < (C::HELD ? WORDS_2 / 8 : 0); ++c) read_rows(held_2[c], rows_2, STRIDE_2, c);
       }
+      if (first + 16 * warp >= C::ROWS_) {  // the warp has no rows, and copies alone
+        tile = next;
+        continue;
+      }
       float s[BLOCKS][4], d[BLOCKS][4];
       multiply<WORDS, STRIDE>(s, held, rows, at);
       multiply<WORDS_2, STRIDE_2>(d, held_2, rows_2, at_2);
-      bool first_pass = false;
       if constexpr (!C::BY_KEYS) {
-        first_pass = turn < TILES;
         if (first_pass) {
           each(s, d, tile, [&](float& score, float& gradient, int half, int query, int key) {
             sum[half] += summand(score, gradient, outer, head, query, key);
           });
-          if (turn == TILES - 1) {
+          if (tile + 1 == to) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
               sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
@@ -191,7 +223,7 @@ template <class C> struct tfs_attention_gradient {
         tfs_add_rows<E, TILE, WORDS, STRIDE, V>(o, d, at, g, t);
         if constexpr (C::BY_KEYS) tfs_add_rows<E, TILE, WORDS_2, STRIDE_2, V_2>(o_2, s, at_2, g, t);
       }
-      C::Barrier::wait();  // nobody reads this stage any more
+      tile = next;
     }
     store<C::DEPTH, V>(o, result + (long long)outer * C::RESULT_OUTER + (long long)head * C::RESULT_HEAD, C::RESULT_ROW);
     if constexpr (C::BY_KEYS)

@@ -1,5 +1,8 @@
 // What attention kernels do with tiles of rows in shared memory; fragments of mma.sync: see attention.cu.
 
+// A score so far above what is masked makes the exponentials of that 0: exp(-104) is less than half of the least float.
+constexpr float TFS_FAR = 128.0f;
+
 // As exact as the operands of matmuls that it is rounded to: off by 1e-7 of the result for each 2 of x.
 __device__ __forceinline__ float tfs_exp_fast(float x) {
   constexpr float LOG2_E = 1.44269504f;

@@ -247,14 +247,19 @@ class CudaKernel(CFamily):
 
     def _gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, row_sum: str, result_2: str) -> Lines:
         barrier, shape = self._barrier_type(stmt.barrier), stmt.shape
-        yield from (f"  {line}" for line in gradient_constants("Constants", shape, stmt.tiling, barrier))
+        masked = self.literal(shape.causal.value if shape.causal else 0.0, DType.F32)
+        yield from (f"  {line}" for line in gradient_constants("Constants", shape, stmt.tiling, barrier, masked))
+        if shape.causal is None:
+            yield "  const int most_of = 0;"
+        else:
+            yield from self._closure("most_of", [f"float {stmt.most}"], stmt.position[:3], stmt.find_most, stmt.most)
         yield from self._closure("element", [f"float& {stmt.score}", f"float& {stmt.gradient}", row_sum], stmt.position,
                                  stmt.body)
         pointers = [f"{name} + {rows.offset}" for name, rows in
                     ((stmt.own, shape.own), (stmt.own_2, shape.own_2), (stmt.other, shape.other),
                      (stmt.other_2, shape.other_2), (stmt.result, shape.result))]
-        arguments = ["thread", "(int)block", *pointers, result_2, f"(uint32_t*){stmt.tiles}", "summand", "keep",
-                     "element"]
+        arguments = ["thread", "(int)block", *pointers, result_2, f"(uint32_t*){stmt.tiles}", "most_of", "summand",
+                     "keep", "element"]
         yield f"  {GRADIENT_TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"
 

@@ -113,9 +113,14 @@ def _tiling(matrices: int, rows: int, keys: int, columns: tuple[int, int], devic
     a block share its keys."""
     if rows > 16 * (QUERY_WARPS - 1) and matrices * ceil_div(rows, 16 * QUERY_WARPS) >= FEW_BLOCKS * device.processors:
         few, many = 32, 64
-        fits = sum(columns) <= WIDEST and ceil_div(keys, many) * many <= ceil_div(keys, few) * few * MOST_BEYOND
+        fits = sum(columns) <= WIDEST and even_tiles(keys, many, few)
         return AttentionTiling(QUERY_WARPS, 1, many if fits else few, device.warp)
     return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16, device.warp)
+
+
+def even_tiles(columns: int, many: int, few: int) -> bool:
+    """Whether tiles of `many` columns reach about as far as those of `few`."""
+    return ceil_div(columns, many) * many <= ceil_div(columns, few) * few * MOST_BEYOND
 
 
 def require_matmuls(dtype: DType, columns: Sequence[int], device: DeviceSpec) -> None:

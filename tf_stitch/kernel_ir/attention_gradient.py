@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_stitch.ir.causal_masks import CausalMask
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.attention import WORD, Rows
@@ -18,6 +19,7 @@ class GradientShape:
         depth: terms of a score; width: terms of the gradient of its weight.
         own, other: rows of `depth` elements; own_2, other_2: of `width`.
         result: rows like own's; result_2: rows like own_2's, where rows are keys.
+        causal: elements that are 0 if the exponential of a score of `value` is, relative to their query's largest.
     """
 
     dtype: DType
@@ -33,6 +35,11 @@ class GradientShape:
     other_2: Rows
     result: Rows
     result_2: Rows | None = None
+    causal: CausalMask | None = None
+
+    @property
+    def by_keys(self) -> bool:
+        return self.result_2 is not None
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,17 @@ class GradientTiling:
     def parts(self, rows: int) -> int:
         """Blocks that share the rows of one matrix."""
         return ceil_div(rows, self.rows)
+
+    def tiles(self, shape: GradientShape) -> float:
+        """Of columns that a block takes in a pass, on average."""
+        tiles, parts = ceil_div(shape.columns, self.tile), self.parts(shape.rows)
+        if shape.causal is None:
+            return tiles
+        if shape.by_keys:
+            first = (part * self.rows - shape.causal.ahead for part in range(parts))
+            return sum(tiles - min(tiles - 1, max(0, row // self.tile)) for row in first) / parts
+        last = (min((part + 1) * self.rows, shape.rows) + shape.causal.ahead for part in range(parts))
+        return sum(min(tiles, max(1, ceil_div(row, self.tile))) for row in last) / parts
 
 
 def gradient_words(shape: GradientShape, tiling: GradientTiling) -> int:

@@ -256,10 +256,11 @@ class _Counter:
         """As of an attention; where blocks have queries, they take all keys twice."""
         shape, tiling = stmt.shape, stmt.tiling
         by_queries = isinstance(stmt, k.AttentionQueryGradient)
-        scores = times * tiling.rows * shape.columns / tiling.threads
-        passes = 2 if by_queries else 1
+        passes, tiles = 2 if by_queries else 1, tiling.tiles(shape)
+        columns = min(shape.columns, tiles * tiling.tile)
+        scores = times * tiling.rows * tiles * tiling.tile / tiling.threads  # those beyond the last, too
         reads = {stmt.own: tiling.rows * shape.depth, stmt.own_2: tiling.rows * shape.width,
-                 stmt.other: passes * shape.columns * shape.depth, stmt.other_2: passes * shape.columns * shape.width}
+                 stmt.other: passes * columns * shape.depth, stmt.other_2: passes * columns * shape.width}
         writes = {stmt.result: tiling.rows * shape.depth}
         if isinstance(stmt, k.AttentionKeyGradient):
             writes[stmt.result_2] = tiling.rows * shape.width
@@ -272,8 +273,7 @@ class _Counter:
         if isinstance(stmt, k.AttentionQueryGradient):
             self.body(stmt.summand, scores, None, None)
             self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
-        tiles = passes * ceil_div(shape.columns, tiling.tile)
-        self._waits(self._threads, 2 * tiles * times)
+        self._waits(self._threads, passes * tiles * times)
         self._loading = 1.0
         self.close_round(times)
 

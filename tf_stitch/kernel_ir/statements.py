@@ -256,6 +256,7 @@ class _AttentionGradient(Statement):
         outer, head, query, key: variables of bodies: where an element stands.
         score, gradient: scalars of bodies: the products of the query and the key, of own or other, and of own_2 or
             other_2. `body` makes of them the weight and the gradient of the score.
+        most: a scalar that `find_most` sets to the largest score of a query, where shape.causal asks for it.
     """
 
     where = Where.TOGETHER
@@ -293,6 +294,8 @@ class AttentionQueryGradient(_AttentionGradient):
     row_sum: str
     summand: Body
     keep: Body = ()
+    most: str = "most"
+    find_most: Body = ()
     barrier: WaitsAt = WHOLE_BLOCK
 
 
@@ -305,6 +308,8 @@ class AttentionKeyGradient(_AttentionGradient):
     """
 
     result_2: Writes
+    most: str = "most"
+    find_most: Body = ()
     barrier: WaitsAt = WHOLE_BLOCK
 
 

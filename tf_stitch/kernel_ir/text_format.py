@@ -137,6 +137,10 @@ def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: 
     yield (f"{indent}{results} = attention gradient {form} by {rows} of {stmt.own}, {stmt.own_2}, {stmt.other}, "
            f"{stmt.other_2} by {tiling.warps} warps of {tiling.tile} columns, at "
            f"{', '.join(v.name for v in stmt.position)}:")
+    if shape.causal is not None:
+        yield (f"{indent}  0 of keys above their query + {shape.causal.ahead} if {shape.causal.value:g} is far below "
+               f"{stmt.most} of the query:")
+        yield from _block(stmt.find_most, indent + "    ")
 
 
 @_LINES(k.Matmul)

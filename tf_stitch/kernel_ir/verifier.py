@@ -248,6 +248,11 @@ class _Verifier:
         inner = scope.inner()
         inner.indices |= {variable.name: variable.extent for variable in stmt.position}
         inner.scalars |= {stmt.score: True, stmt.gradient: True}
+        if stmt.shape.causal is not None:
+            most = scope.inner()
+            most.indices |= {variable.name: variable.extent for variable in stmt.position[:3]}
+            most.scalars[stmt.most] = True
+            self.body(stmt.find_most, most, parted=True)
         if isinstance(stmt, k.AttentionQueryGradient):
             self.body(stmt.summand, inner.inner(), parted=True)
             self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.row_sum,), scope)

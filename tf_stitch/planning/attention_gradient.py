@@ -12,6 +12,7 @@ from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.strided_view import Strides
 from tf_stitch.planning.attention import Operand
+from tf_stitch.planning.unseen_elements import Unseen, unseen_elements
 
 Users = Mapping[Node, Sequence[Node]]
 
@@ -97,6 +98,14 @@ class AttentionGradient:
     def by_keys(self) -> bool:
         """Blocks have keys, not queries."""
         return self.score_sum.by_keys
+
+    @cached_property
+    def unseen(self) -> Unseen | None:
+        """Elements that a mask makes 0, if its scores are far enough below the others."""
+        wanted = [end.weights for end in self.sums]
+        if self.row_sum is not None:
+            wanted.append(self.row_sum.operands[0])
+        return unseen_elements([n for n in self.nodes if n not in self.results], wanted)
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
