@@ -61,6 +61,11 @@ _ANY_TYPE = {
 }
 _SHORT = {DType.F32: "f32", DType.F64: "f64", DType.I32: "i32", DType.I64: "i64"}
 
+NARROW = {DType.F16: "half", DType.BF16: "bfloat16", DType.F8_E4M3FN: "float8_e4m3fn", DType.F8_E5M2: "float8_e5m2"}
+"""Types that are bits in memory, and float32 elsewhere: tfs_to_NAME and tfs_from_NAME convert."""
+FLOAT8 = "_float8_"
+"""What names of functions in float8.h have in them."""
+
 
 def has_intrinsic(kind: OpKind, dtype: DType) -> bool:
     """Whether the C family can compute an elementwise op on operands of compute type `dtype`."""
@@ -74,7 +79,8 @@ class CFamily(ABC):
         DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t",
         DType.U64: "uint64_t", DType.BOOL: "int"}
     storage: ClassVar[Mapping[DType, str]] = {  # types in memory
-        **types, DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
+        **types, DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t", DType.F8_E4M3FN: "uint8_t",
+        DType.F8_E5M2: "uint8_t"}
     halves: ClassVar[Mapping[OpKind, str]] = {}
     """Functions of a float32 that are exact enough for halves, and faster."""
     index_type: str
@@ -253,7 +259,9 @@ class CFamily(ABC):
     def apply(self, expr: k.Apply) -> str:
         args = [self.expr(a) for a in expr.args]
         if expr.kind is OpKind.CAST:
-            value = self.cast(args[0], expr.args[0].dtype.compute, expr.dtype.compute)
+            source = expr.args[0].dtype.compute
+            value = f"tfs_to_odd({args[0]})" if expr.dtype.is_float8 and source is DType.F64 else \
+                self.cast(args[0], source, expr.dtype.compute)
             is_half = expr.dtype.compute is not expr.dtype
             return self.from_storage(self.to_storage(value, expr.dtype), expr.dtype) if is_half else value
         if expr.kind is OpKind.RANDOM_BITS and isinstance(expr.args[0], k.FromIndex):
@@ -298,23 +306,18 @@ class CFamily(ABC):
         return f"({text})" if text.startswith("-") else text
 
     def from_storage(self, text: str, dtype: DType) -> str:
-        if dtype is DType.F16:
-            return f"tfs_from_half({text})"
-        if dtype is DType.BF16:
-            return f"tfs_from_bfloat16({text})"
-        return text
+        narrow = NARROW.get(dtype)
+        return f"tfs_from_{narrow}({text})" if narrow else text
 
     def to_storage(self, text: str, dtype: DType) -> str:
-        if dtype is DType.F16:
-            return f"tfs_to_half({text})"
-        if dtype is DType.BF16:
-            return f"tfs_to_bfloat16({text})"
+        if narrow := NARROW.get(dtype):
+            return f"tfs_to_{narrow}({text})"
         return f"({self.storage[dtype]})({text})" if dtype is DType.BOOL else text
 
     def stored_literal(self, value: float | int | bool, dtype: DType) -> str:
         """A constant as it lies in memory; a constant expression, which initialises a table."""
-        if self.storage[dtype] == "uint16_t":
-            return hex(int(np.asarray(value).astype(dtype.numpy).view(np.uint16)))
+        if dtype in NARROW:
+            return hex(int(np.asarray(value).astype(dtype.numpy).view(f"u{dtype.size}")))
         if dtype.is_float and not math.isfinite(value):
             return "(0.0 / 0.0)" if math.isnan(value) else "(1.0 / 0.0)" if value > 0 else "(-1.0 / 0.0)"
         return self.literal(value, dtype.compute)

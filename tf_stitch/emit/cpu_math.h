@@ -237,3 +237,6 @@ static inline uint16_t tfs_to_bfloat16(float f) {
   uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, is_nan = -(uint32_t)(f != f);
   return (uint16_t)((rounded & ~is_nan) | (0x7fc0u & is_nan));
 }
+#define TFS_BITS_OF tfs_bits_of
+#define TFS_FLOAT_OF tfs_float_of
+#include "float8.h"

@@ -10,7 +10,7 @@ from tf_stitch.emit.attention import (
     TEMPLATE,
     attention_template,
 )
-from tf_stitch.emit.c_family import Lines
+from tf_stitch.emit.c_family import FLOAT8, Lines
 from tf_stitch.emit.comments import after
 from tf_stitch.emit.cuda_kernel import ATOMICS, CudaKernel, pointer_to
 from tf_stitch.emit.matmul import TEMPLATE as MATMUL
@@ -32,6 +32,11 @@ class Dialect:
 
 
 CUDA = Dialect()
+
+_SHARED_WITH_C = {"random_bits.h": ("tfs_random_bits(",), "float8.h": (FLOAT8,)}
+"""Headers -> what a text has in it that needs them."""
+_FOR_SHARED = ("#define TFS_FUNCTION __device__ __forceinline__", "#define TFS_BITS_OF __float_as_int",
+               "#define TFS_FLOAT_OF __int_as_float")
 
 
 def cuda_launches(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> list[Rendered]:
@@ -90,9 +95,10 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
         parts.append(matmul_template(alone=TEMPLATE not in text))
     if ATOMICS in text:
         parts.append((resources.files("tf_stitch.emit") / "atomics.cu").read_text())
-    if "tfs_random_bits(" in text:
-        random = (resources.files("tf_stitch.emit") / "random_bits.h").read_text()
-        parts += ["#define TFS_FUNCTION __device__ __forceinline__", random]
+    shared = [name for name, marks in _SHARED_WITH_C.items() if any(mark in text for mark in marks)]
+    if shared:
+        parts += _FOR_SHARED
+    parts += [(resources.files("tf_stitch.emit") / name).read_text() for name in shared]
     return "\n".join([*parts, text])
 
 

@@ -11,7 +11,7 @@ from tf_stitch.emit.attention import (
     attention_constants,
     gradient_constants,
 )
-from tf_stitch.emit.c_family import CFamily, Lines
+from tf_stitch.emit.c_family import NARROW, CFamily, Lines
 from tf_stitch.emit.comments import after
 from tf_stitch.emit.matmul import TEMPLATE as MATMUL
 from tf_stitch.emit.matmul import matmul_constants
@@ -39,8 +39,6 @@ _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maxi
 
 _FAST_EXP = "  const auto& tfs_expf = tfs_exp_fast;"
 """In elements of gradients of attention."""
-
-_HALF = {DType.F16: "half", DType.BF16: "bfloat16"}
 
 
 def needs_wide_indices(largest: int, threads: int) -> bool:
@@ -208,7 +206,7 @@ class CudaKernel(CFamily):
         target, value = f"{stmt.buffer}[{self.index(stmt.index)}]", self.expr(stmt.value)
         if stmt.combine is Combine.SET:  # the last thread's, whichever that is, as in TensorFlow
             yield f"{target} = {self.to_storage(value, self.dtype_of[stmt.buffer])};"
-        elif half := _HALF.get(self.dtype_of[stmt.buffer]):
+        elif half := NARROW.get(self.dtype_of[stmt.buffer]):
             yield f"{ATOMICS}{half}<{_REDUCE[OpKind(stmt.combine.value)]}>(&{target}, {value});"
         else:
             yield f"{ATOMICS}{stmt.combine.value}(&{target}, {value});"
@@ -314,8 +312,8 @@ class CudaKernel(CFamily):
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
         yield f"{{ {vector} t;"
         yield "#pragma unroll"
-        if half := _HALF.get(dtype):
-            pair = f"tfs_to_{half}_pair({stmt.array}[i], {stmt.array}[i + 1])"
+        if narrow := NARROW.get(dtype):
+            pair = f"tfs_to_{narrow}_pair({stmt.array}[i], {stmt.array}[i + 1])"
             yield f"  for (int i = 0; i < {stmt.width}; i += 2) tfs_set_pair(t, i, {pair});"
         else:
             value = self.to_storage(f"{stmt.array}[i]", dtype)

@@ -270,6 +270,10 @@ template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; }
 template <int N> __device__ __forceinline__ void tfs_set_pair(tfs_vector<uint16_t, N>& to, int i, uint32_t pair) {
   memcpy(to.v + i, &pair, sizeof pair);
 }
+template <int N> __device__ __forceinline__ void tfs_set_pair(tfs_vector<uint8_t, N>& to, int i, uint32_t pair) {
+  const uint16_t both = (uint16_t)pair;
+  memcpy(to.v + i, &both, sizeof both);
+}
 
 struct tfs_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_add(a, b); } };
 struct tfs_prod { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_mul(a, b); } };

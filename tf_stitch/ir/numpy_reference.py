@@ -68,14 +68,26 @@ def lgamma(x: Array) -> Array:
 
 def cast(attrs: oa.CastAttrs, x: Array) -> Array:
     """Conversion as TensorFlow's CPU kernel does it: truncation towards zero, x86's integer indefinite
-    value (the smallest integer) for what does not fit."""
+    value (the smallest integer) for what does not fit. A float64 is rounded once on its way to a float8."""
     target: np.dtype[Any] = attrs.dtype.numpy
     if np.issubdtype(target, np.integer) and not (np.issubdtype(x.dtype, np.integer) or x.dtype == np.bool_):
         wide = x.astype(np.float64)
         info = np.iinfo(target)
         fits = (wide >= float(info.min)) & (wide < -float(info.min))
         return np.where(fits, np.where(fits, wide, 0).astype(target), info.min).astype(target)
+    if attrs.dtype.is_float8 and x.dtype == np.float64:
+        x = _to_odd(x)  # ml_dtypes' own way is by float32, too, and rounds twice
     return x.astype(target)
+
+
+def _to_odd(x: Array) -> Array:
+    """float64 as float32: of the two neighbours of what is no float32, the one whose last bit is 1. A number of fewer
+    bits that this is rounded to is what the float64 would have been rounded to."""
+    near = x.astype(np.float32)
+    back, bits = near.astype(np.float64), near.view(np.int32).copy()
+    inexact = (back != x) & (x == x)
+    bits -= inexact & (np.abs(back) > np.abs(x))
+    return np.asarray((bits | inexact).view(np.float32))
 
 
 def bits(x: Array) -> Array:

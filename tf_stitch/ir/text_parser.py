@@ -96,7 +96,7 @@ def _array(text: str, result: TensorType) -> np.ndarray[Any, Any]:
         return np.ones(result.dims, result.dtype.numpy)
     words = [w for w in re.split(r"[\[\], ]+", text) if w]
     values = [w == "True" for w in words] if result.dtype is DType.BOOL else [
-        float(w) if result.dtype.is_float else int(w) for w in words]
+        float(w) if result.dtype.is_real else int(w) for w in words]
     return np.asarray(values).astype(result.dtype.numpy).reshape(result.dims)
 
 

@@ -48,7 +48,8 @@ def floating(types: Types, attrs: oa.Attrs) -> TensorType:
 
 
 def number(types: Types, attrs: oa.Attrs) -> TensorType:
-    _require(types[0].dtype not in (DType.BOOL, DType.U64), f"a number is needed, not {types[0]}")
+    dtype = types[0].dtype
+    _require(dtype is not DType.BOOL and dtype.is_computed_with, f"a number is needed, not {types[0]}")
     return types[0]
 
 
@@ -72,6 +73,7 @@ def cast_to(types: Types, attrs: oa.Attrs) -> TensorType:
     source, target = types[0].dtype, cast(oa.CastAttrs, attrs).dtype
     _require(DType.U64 not in (source, target) or all(d is DType.U64 or d.is_integer for d in (source, target)),
              f"{types[0]} does not become {target.value}")
+    _require(not target.is_float8 or source.is_real, f"{types[0]} does not become {target.value}")
     return TensorType(target, types[0].shape)
 
 
@@ -83,7 +85,7 @@ def bits(types: Types, attrs: oa.Attrs) -> TensorType:
 
 def _pair(types: Types) -> TensorType:
     _require(types[0].dtype is types[1].dtype, f"operand types differ: {types[0]} and {types[1]}")
-    _require(types[0].dtype is not DType.U64, f"{types[0]} is moved, not computed with")
+    _require(types[0].dtype.is_computed_with, f"{types[0]} is moved, not computed with")
     return TensorType(types[0].dtype, broadcast_shapes([types[0].shape, types[1].shape]))
 
 
@@ -100,7 +102,7 @@ def floating_pair(types: Types, attrs: oa.Attrs) -> TensorType:
 
 def logical(types: Types, attrs: oa.Attrs) -> TensorType:
     """Bits: bool or integers."""
-    _require(not types[0].dtype.is_float, f"bool or integers are needed, not {types[0]}")
+    _require(not types[0].dtype.is_real, f"bool or integers are needed, not {types[0]}")
     return _pair(types)
 
 

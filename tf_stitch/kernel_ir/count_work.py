@@ -360,7 +360,7 @@ class _Counter:
         if not store:
             self._loading = max(self._loading, 1.0)
         self._index(index, count / width, simd)
-        if self._dtypes[buffer] in (DType.F16, DType.BF16):
+        if self._dtypes[buffer].compute is not self._dtypes[buffer]:
             self._op(DType.F32, OpKind.CAST, count, simd)
         moving = self._names(index)
         distinct = width * math.prod(float(v.extent) for v in self._loops if v.name in moving)

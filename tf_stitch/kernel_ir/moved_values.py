@@ -1,4 +1,5 @@
-"""Half types that a program only moves: nothing computes with them, so that they need not become float32 on the way."""
+"""Halves and float8 that a program only moves: nothing computes with them, so that they need not become float32 on the
+way."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import evaluated, statements
 
-_HALF_TYPES = (DType.F16, DType.BF16)
+_NARROW_TYPES = (DType.F16, DType.BF16, DType.F8_E4M3FN, DType.F8_E5M2)
 
 
 @dataclass(frozen=True)
@@ -20,17 +21,17 @@ class MovedValues:
 
     Attributes:
         dtype_of: element types of buffers.
-        scalars: name -> the half type, for those that are given elements of that type, constants or each other, and go
-            nowhere but into memory of that type, and into each other.
+        scalars: name -> the narrow type, for those that are given elements of that type, constants or each other, and
+            go nowhere but into memory of that type, and into each other.
     """
 
     dtype_of: Mapping[str, DType]
     scalars: Mapping[str, DType]
 
     def has(self, value: k.Expr, dtype: DType) -> bool:
-        """Whether a value is an element in memory, a constant or one of `scalars`, of this half type; or a choice of
+        """Whether a value is an element in memory, a constant or one of `scalars`, of this narrow type; or a choice of
         such."""
-        return dtype in _HALF_TYPES and all(
+        return dtype in _NARROW_TYPES and all(
             _is_constant(leaf) or self.type_of(leaf) is dtype for leaf in _leaves(value))
 
     def type_of(self, leaf: k.Expr) -> DType | None:
@@ -66,7 +67,7 @@ def moved_values(body: Sequence[k.Stmt], dtype_of: Mapping[str, DType]) -> Moved
     for stmt in statements(body):
         if isinstance(stmt, k.Let | k.Assign):
             for dtype in map(found.type_of, _leaves(stmt.value)):
-                if dtype in _HALF_TYPES:
+                if dtype in _NARROW_TYPES:
                     scalars[stmt.name] = dtype
     while scalars:
         computed = scalars.keys() & {name for stmt in statements(body) for name in found.computed(stmt)}

@@ -114,11 +114,21 @@ class Evaluator:
         if known is not None:
             return k.Literal(known, DType.BOOL)
         jumps = node.kind in _JUMPS or (node.kind is OpKind.POW and not isinstance(args[1], k.Literal))
-        if not node.type.dtype.is_float or jumps or _casts_back(node):
+        if not node.type.dtype.is_float or jumps or _casts_back(node) or _is_of_float8(node):
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
             # be but a rounding away. Who makes a half of a number, and a number of that, wants the rounding.
-            args = tuple(_rounded(arg, o.type.dtype) for arg, o in zip(args, node.operands, strict=True))
+            args = tuple(arg if self._is_stored(o) else _rounded(arg, o.type.dtype)
+                         for arg, o in zip(args, node.operands, strict=True))
+        if node.type.dtype.is_float8 and args[0].dtype is DType.F64:
+            return k.Apply(node.kind, args, node.type.dtype)  # rounded at once: not to float32 on the way
         return k.Apply(node.kind, args, node.type.dtype.compute, node.type.dtype.compute is not node.type.dtype)
+
+    def _is_stored(self, node: Node) -> bool:
+        """Whether it comes from memory, at most moved on the way: it is what its type has already, and a loop would pay
+        for making it that again."""
+        while self.pattern.holds(node) and node.category is Category.MOVEMENT and len(node.operands) == 1:
+            node = node.operands[0]
+        return not self.pattern.holds(node) and node not in self.scaled
 
     def _constant(self, node: Node, index: MultiIndex) -> k.Expr:
         value = cast(oa.ConstantAttrs, node.attrs).value
@@ -344,6 +354,11 @@ def _casts_back(node: Node) -> bool:
         source = source.operands[0]
     return (half.type.dtype.compute is not half.type.dtype and node.type.dtype is not half.type.dtype
             and source.kind is OpKind.CAST)
+
+
+def _is_of_float8(node: Node) -> bool:
+    """Whether it makes a number of a float8, which is a float32 up to there."""
+    return node.kind is OpKind.CAST and node.operands[0].type.dtype.is_float8
 
 
 def aligned_index(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:

@@ -276,8 +276,9 @@ def random_memory(dtype: str, size: int, read: bool) -> Any:
         return _garbage(size * kind.size)
     if kind in (DType.F32, DType.F64):
         return cupy.random.random_sample(size, dtype=kind.numpy) + kind.numpy.type(0.5)
-    if kind.is_float:  # a half type: one value's bits, 1.0
-        return cupy.full(size, 0x3C00 if kind is DType.F16 else 0x3F80, cupy.uint16)
+    if kind.is_real:  # one value's bits, 1.0
+        one = np.ones((), kind.numpy).view(f"u{kind.size}")
+        return cupy.full(size, one, one.dtype)
     if kind is DType.BOOL:
         return cupy.random.randint(0, 2, size).astype(cupy.uint8)
     return cupy.random.randint(1, 1000, size, dtype=cupy.int32).astype(kind.numpy)

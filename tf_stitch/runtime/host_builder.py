@@ -106,6 +106,7 @@ def _version(cc: str) -> str:
 def _headers() -> str:
     package = resources.files("tf_stitch")
     headers = (package / "emit" / "cpu_math.h", package / "emit" / "random_bits.h",
+               package / "emit" / "float8.h",
                package / "native" / "cpu" / "stitch_abi.h")
     return "".join(header.read_text() for header in headers)
 

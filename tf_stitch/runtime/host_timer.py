@@ -63,6 +63,6 @@ def random_array(dtype: str, size: int, read: bool) -> NDArray[Any]:
     if not read:
         return aligned_empty((size,), kind.numpy)
     random = np.random.default_rng(size)
-    if kind.is_float:
+    if kind.is_real:
         return aligned_copy((random.random(size, np.float32) + np.float32(0.5)).astype(kind.numpy))
     return aligned_copy(random.integers(*((0, 2) if kind is DType.BOOL else (1, 1000)), size).astype(kind.numpy))
