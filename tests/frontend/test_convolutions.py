@@ -257,3 +257,22 @@ def import_fused(fused: tuple[str, ...], values: dict[str, Any]) -> Any:
         tf.import_graph_def(graph_def, name="")
     return import_graph(graph.as_graph_def(), types_of_graph(graph),
                         library_on=LIBRARY_ON)
+
+
+@pytest.mark.parametrize(("filters", "dtype", "inside"), [
+    (1, np.float32, True), (1, np.float64, True), (2, np.float32, False), (1, np.float16, False)])
+def test_kernels_of_cpus_take_depthwise_convolutions_of_one_filter_a_channel(filters: int, dtype: Any, inside: bool
+                                                                              ) -> None:
+    """Of any number of images, where regions hold small matmuls; never another convolution, or a gradient."""
+    def run(x: Any, w: Any, v: Any) -> Any:
+        y = depthwise(x, w, 1, "SAME")
+        return tf.nn.conv2d(y, v, 1, "SAME"), tf.raw_ops.DepthwiseConv2dNativeBackpropFilter(
+            input=x, filter_sizes=[3, 3, 4, filters], out_backprop=y, strides=[1] * 4, padding="SAME")
+
+    shapes = (None, 9, 8, 4), (3, 3, 4, filters), (1, 1, 4 * filters, 5)
+    concrete = tf.function(run).get_concrete_function(*(tf.TensorSpec(s, dtype) for s in shapes))
+    imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph), {"CPU": Matmuls.SMALL})
+    reasons = {n.op: n.reason for n in imported.nodes.values()}
+    assert (reasons["DepthwiseConv2dNative"] is None) is inside
+    assert reasons["Conv2D"] is not None
+    assert reasons["DepthwiseConv2dNativeBackpropFilter"] is not None

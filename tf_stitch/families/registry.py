@@ -14,6 +14,7 @@ from tf_stitch.families.row_update import row_update
 from tf_stitch.families.scan import SCAN
 from tf_stitch.families.scatter import SCATTER
 from tf_stitch.families.transpose import TRANSPOSE
+from tf_stitch.families.windows import WINDOWS
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
@@ -23,6 +24,7 @@ _OTHERS: tuple[KernelFamily, ...] = (
     MATMUL,
     SCAN,
     SCATTER,
+    WINDOWS,  # before column, which asks of every element where it lies
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow
     MIXED,
     ROW,

@@ -39,6 +39,20 @@ def is_depthwise(node: Node) -> bool:
     return node.attrs.groups == z.c == z.k
 
 
+MOST_TERMS = 121
+"""Of an element that is a sum over a window: filters of 11 x 11."""
+
+
+def is_sum_of_windows(node: Node) -> bool:
+    """Whether a convolution of any number of images becomes a sum over windows of one channel each (see
+    transforms/depthwise_to_sums.py)."""
+    attrs, image, filters = node.attrs, *(operand.type.shape for operand in node.operands)
+    known = all(isinstance(dim, int) for dim in (*image[1:], *filters))
+    return (isinstance(attrs, ConvolutionAttrs) and node.kind is OpKind.CONVOLUTION and known and len(image) == 4
+            and attrs.groups == image[-1] == filters[0] and prod(d for d in filters[1:-1] if isinstance(d, int))
+            <= MOST_TERMS)
+
+
 def multiplications_of(node: Node) -> int:
     """Of elements of an image by those of filters, in a static convolution or a gradient of one."""
     assert isinstance(node.attrs, ConvolutionAttrs)

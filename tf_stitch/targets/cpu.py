@@ -21,6 +21,7 @@ from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
 from tf_stitch.targets.target import Emission, PassOptions, Target
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
+from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 
 _UNIT = 1 << 30
@@ -33,6 +34,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
     """Passes over matmuls are not here: on a CPU none was timed."""
     return (
         *SIMPLIFYING,
+        DepthwiseToSums(options.sum_depthwise, in_rows=False),
         _SPLITTING.two_stages(device, options.reuse),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes

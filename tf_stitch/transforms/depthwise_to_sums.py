@@ -10,15 +10,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.convolutions import ConvolutionSizes, is_depthwise, sizes_of
+from tf_stitch.ir.convolutions import MOST_TERMS, ConvolutionSizes, is_depthwise, sizes_of
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import ConvolutionAttrs, WindowsAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
-
-MOST_TERMS = 121
-"""Of an element: filters of 11 x 11."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,12 @@ class DepthwiseToSums:
 
     Attributes:
         chosen: whether one is better a sum than a library's call.
+        in_rows: all channels of a row of windows lie side by side in what is summed, so that threads of a GPU find as
+            many neighbours as they can; else windows stay what they are, as the kernels of CPUs take them.
     """
 
     chosen: Callable[[Node], bool]
+    in_rows: bool = True
     name: str = "depthwise_to_sums"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
@@ -44,35 +44,35 @@ class DepthwiseToSums:
         if len(attrs.strides) != 2 or not is_depthwise(node) or not node.type.numel:
             return None
         if self.chosen(node):
-            return _sum(node, attrs)
+            return _sum(node, attrs, self.in_rows)
         return _convolution_of_gradient(node, attrs) if node.kind is OpKind.CONVOLUTION_INPUT_GRAD else None
 
 
-def _sum(node: Node, attrs: ConvolutionAttrs) -> Node | None:
+def _sum(node: Node, attrs: ConvolutionAttrs, in_rows: bool) -> Node | None:
     z = sizes_of(node)
     if prod(z.window) > MOST_TERMS:
         return None
     if node.kind is OpKind.CONVOLUTION:
-        return _forward(node, z, attrs)
+        return _forward(node, z, attrs, in_rows)
     if node.kind is OpKind.CONVOLUTION_FILTER_GRAD:
         return _filter_gradient(node, z, attrs)
-    return _image_gradient(node, z, attrs)
+    return _image_gradient(node, z, attrs, in_rows)
 
 
-def _forward(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -> Node:
+def _forward(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs, in_rows: bool) -> Node:
     b, (x, filters) = Builder(node.loc), node.operands
     seen = _seen(b, x, attrs.padding, attrs.padding, _windows(z, attrs))
-    return _summed(b, seen, _weights(b, filters, z), node)
+    return _summed(b, seen, _weights(b, filters, z), node, in_rows)
 
 
-def _image_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -> Node | None:
+def _image_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs, in_rows: bool) -> Node | None:
     """An element gets of each window that it is in what that got, by the weight that it had there."""
     b, (gradient, filters) = Builder(node.loc), node.operands
     around = _around_gradient(z, attrs)
     if around is None:
         return None
     seen = _seen(b, gradient, around, around, WindowsAttrs(z.image, z.window, (1, 1), attrs.dilations))
-    return _summed(b, seen, _weights(b, _turned(b, filters, z), z), node)
+    return _summed(b, seen, _weights(b, _turned(b, filters, z), z), node, in_rows)
 
 
 def _convolution_of_gradient(node: Node, attrs: ConvolutionAttrs) -> Node | None:
@@ -104,9 +104,10 @@ def _filter_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs) -
     return b.cast(b.reshape(b.transpose(sums, (2, 0, 1)), node.type.dims), node.type.dtype)
 
 
-def _summed(b: Builder, seen: Node, weights: Node, node: Node) -> Node:
-    """The weighted sum over each window. All channels of a row of windows lie side by side, so that threads find as
-    many neighbours as they can."""
+def _summed(b: Builder, seen: Node, weights: Node, node: Node, in_rows: bool) -> Node:
+    """The weighted sum over each window."""
+    if not in_rows:
+        return b.cast(b.sum(b.mul(seen, weights), (3, 4)), node.type.dtype)
     n, p, q, r, s, c = seen.type.dims
     across = b.transpose(b.mul(seen, weights), (0, 1, 3, 4, 2, 5))
     return b.cast(b.reshape(b.sum(b.reshape(across, (n * p, r * s, q * c)), [1]), (n, p, q, c)), node.type.dtype)

@@ -22,7 +22,15 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     topological,
 )
 from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, TOO_LARGE, Matmuls, Scope, are_small
+from tf_stitch.frontend.tensorflow.matmul_scope import (
+    NO_MATMULS,
+    NOT_FOR_KERNELS,
+    TOO_LARGE,
+    Matmuls,
+    Scope,
+    are_for_kernels,
+    are_small,
+)
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
@@ -187,7 +195,8 @@ class _Importer:
         self._by_our_names(theirs, [None if value is None else value.type.shape for value in outputs])
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
                             tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
-                            tuple(ctx.private), tuple(ctx.ignored), self._is_library(node), tuple(ctx.checks))
+                            tuple(ctx.private), tuple(ctx.ignored),
+                            self._is_library(node) and not self._by_kernels(node), tuple(ctx.checks))
 
     def _named(self, spec: TensorSpec) -> TensorSpec:
         """The type with sizes by their other names."""
@@ -238,17 +247,26 @@ class _Importer:
     def _has_library(self, node: Any) -> bool:
         """Whether regions at this place may hold the call of a node; True of one that is no call."""
         if self._legalizations[node.op].convolution:
-            return self._matmuls(node) is Matmuls.ALL_AND_CONVOLUTIONS
+            return self._matmuls(node) is Matmuls.ALL_AND_CONVOLUTIONS or self._by_kernels(node)
         return not self._is_library(node) or self._matmuls(node) is not None
+
+    def _by_kernels(self, node: Any) -> bool:
+        """Whether regions at this place have no library for a convolution, and may have kernels."""
+        device = device_type(node.device) or "CPU"
+        return (device == "CPU" and self._legalizations[node.op].kernels
+                and self._matmuls(node) not in (None, Matmuls.ALL_AND_CONVOLUTIONS))
 
     def _matmuls(self, node: Any) -> Matmuls | None:
         return self._library_on.get(device_type(node.device) or "CPU")
 
     def _why_large(self, node: Any, ctx: NodeContext, outputs: tuple[Node | None, ...]) -> str | None:
         """The reason that keeps a matmul out of regions which hold small ones alone, or None."""
+        given = {o.node for o in ctx.operands if o.node is not None}
+        if self._by_kernels(node):
+            mine = are_for_kernels((v for v in outputs if v is not None), given)
+            return None if mine else f"{node.op} {NOT_FOR_KERNELS}"
         if not self._is_library(node) or self._matmuls(node) is not Matmuls.SMALL:
             return None
-        given = {o.node for o in ctx.operands if o.node is not None}
         small = are_small((v for v in outputs if v is not None), given)
         return None if small else f"{node.op} {TOO_LARGE}"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
+from tf_stitch.ir.convolutions import is_sum_of_windows
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import Category, OpKind
 
 SMALL_TERMS = 1 << 20
 """Multiplications of a small matmul. Up to here Eigen takes about as long as oneDNN, and TensorFlow's executor and the
@@ -36,6 +37,10 @@ TOO_LARGE = "is a library call too large for a region"
 """The reason that keeps other matmuls out of regions, behind an op's name."""
 
 
+NOT_FOR_KERNELS = "is a library call: kernels are for images of one filter a channel"
+"""The reason that keeps other convolutions out of regions without a library for them, behind an op's name."""
+
+
 class Matmuls(Enum):
     """Which matmuls of a device, and whether convolutions too."""
 
@@ -52,16 +57,24 @@ NO_MATMULS: Scope = {}
 def are_small(values: Iterable[Node], given: Collection[Node]) -> bool:
     """Whether all matmuls on the way from `given` to `values` are small. One of a size known at run time only is if it
     is of a vector."""
+    return all(_is_small(n) for n in _between(values, given) if n.kind is OpKind.DOT)
+
+
+def are_for_kernels(values: Iterable[Node], given: Collection[Node]) -> bool:
+    """Whether kernels compute all convolutions on the way from `given` to `values`: in float32 and float64, since a
+    CPU's library has instructions for halves."""
+    return all(is_sum_of_windows(n) and n.type.dtype in (DType.F32, DType.F64) for n in _between(values, given)
+               if n.category is Category.CONVOLUTION)
+
+
+def _between(values: Iterable[Node], given: Collection[Node]) -> Iterator[Node]:
     seen, stack = set(given), list(values)
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        if node.kind is OpKind.DOT and not _is_small(node):
-            return False
-        seen.add(node)
-        stack.extend(node.operands)
-    return True
+        if node not in seen:
+            yield node
+            seen.add(node)
+            stack.extend(node.operands)
 
 
 def _is_small(matmul: Node) -> bool:

@@ -23,12 +23,14 @@ class Legalization:
         weight: 1 if the op touches memory, 0 if it costs nothing.
         library: a region runs it by a library call; it stays a TensorFlow op where regions hold none.
         convolution: of a library that has convolutions.
+        kernels: kernels compute it, too, where regions have no such library (see matmul_scope.are_for_kernels).
     """
 
     function: Legalizer
     weight: int = 1
     library: bool = False
     convolution: bool = False
+    kernels: bool = False
 
 
 LEGALIZATIONS: dict[str, Legalization] = {}
@@ -37,14 +39,14 @@ LEGALIZATIONS: dict[str, Legalization] = {}
 BARRIERS: dict[str, str] = {}
 
 
-def legalize(*ops: str, weight: int = 1, library: bool = False, convolution: bool = False
-             ) -> Callable[[Legalizer], Legalizer]:
+def legalize(*ops: str, weight: int = 1, library: bool = False, convolution: bool = False,
+             kernels: bool = False) -> Callable[[Legalizer], Legalizer]:
     """Registers a function as the legalisation of `ops`."""
 
     def register(function: Legalizer) -> Legalizer:
         for op in ops:
             assert op not in LEGALIZATIONS, f"{op} has two legalisations"
-            LEGALIZATIONS[op] = Legalization(function, weight, library, convolution)
+            LEGALIZATIONS[op] = Legalization(function, weight, library, convolution, kernels)
         return function
 
     return register

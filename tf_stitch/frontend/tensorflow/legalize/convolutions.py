@@ -129,8 +129,13 @@ def _convolution(ctx: NodeContext) -> Node:
     return _as_asked(ctx, ctx.b.convolution(K.CONVOLUTION, _padded(ctx, x, window), _filters(ctx, filters), attrs))
 
 
-@legalize("Conv2D", "Conv3D", "DepthwiseConv2dNative", library=True, convolution=True)
+@legalize("Conv2D", "Conv3D", library=True, convolution=True)
 def convolution(ctx: NodeContext) -> Node:
+    return _convolution(ctx)
+
+
+@legalize("DepthwiseConv2dNative", library=True, convolution=True, kernels=True)
+def depthwise_convolution(ctx: NodeContext) -> Node:
     return _convolution(ctx)
 
 
