@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import CPU, H200, Array, compiled, region, run_host, run_kernel_ir
 from tests.emit.ptx import ptx_of
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
@@ -18,12 +19,14 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.runtime.device_run import gpu_is_here
 
 B = Builder()
 BACK = (DType.F16, DType.BF16, DType.F32, DType.F64, DType.I32, DType.I64, DType.BOOL)
 FLOAT8 = (DType.F8_E4M3FN, DType.F8_E5M2)
 HALVES = (DType.F16, DType.BF16)
-LEVELS = ("tensor IR", "kernel IR", "C", "CUDA")
+ON_GPU = pytest.param("GPU", marks=[pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")])
+LEVELS = ("tensor IR", "kernel IR", "C", "CUDA", ON_GPU)
 
 
 def by_tensorflow(x: Array, target: DType) -> Array:
@@ -39,6 +42,8 @@ def run(level: str, graph: TensorGraph, x: Array) -> Array:
             return run_kernel_ir(graph, compiled(graph, CPU), values)["o0"]
         if level == "C":
             return run_host(graph, compiled(graph, CPU), values)["o0"]
+        if level == "GPU":
+            return run_gpu(graph, compiled(graph, H200), values)["o0"]
         return run_on_cpu(graph, compiled(graph, H200), values, Adversary(Order.ABREAST))["o0"]
 
 
@@ -107,7 +112,7 @@ def test_every_half(source: DType, target: DType, level: str) -> None:
     np.testing.assert_array_equal(bits(got)[~number] & 0x80, bits(want)[~number] & 0x80)
 
 
-@pytest.mark.parametrize("level", ["C", "CUDA"])
+@pytest.mark.parametrize("level", ["C", "CUDA", ON_GPU])
 @pytest.mark.parametrize("target", FLOAT8)
 def test_float32_of_all_magnitudes(target: DType, level: str) -> None:
     x = np.random.default_rng(0).integers(0, 1 << 32, 1 << 20, np.uint32)
@@ -124,7 +129,7 @@ def test_all_values_back(source: DType, target: DType, level: str) -> None:
     if source is target:
         return
     x = all_of(source)
-    if level == "CUDA" and target.is_integer:  # a GPU has an integer of its own for what does not fit
+    if level in ("CUDA", "GPU") and target.is_integer:  # a GPU has an integer of its own for what does not fit
         x = x[np.isfinite(x.astype(np.float32))]
     got, want = run(level, cast(source, target, x.size), x), by_tensorflow(x, target)
     if not target.is_real:
@@ -151,7 +156,7 @@ def _twice(x: Node) -> Node:
     return B.cast(B.cast(B.mul(once, B.scalar_like(1.25, once)), DType.F8_E4M3FN), x.type.dtype)
 
 
-@pytest.mark.parametrize("level", ["C", "kernel IR", "CUDA"])
+@pytest.mark.parametrize("level", ["C", "kernel IR", "CUDA", ON_GPU])
 @pytest.mark.parametrize("made", [_halves_made_here, _chosen, _twice])
 @pytest.mark.parametrize("source", [*HALVES, DType.F32])
 def test_what_a_kernel_computes_is_rounded_where_a_float8_would_be(

@@ -200,7 +200,7 @@ LARGE = {
     "few queries": Step(DType.F16, batch=8, queries=40, keys=200, heads=4, size=96, width=64, score=padding),
     "float32": Step(batch=2, queries=197, keys=197, heads=3, size=64),
     "wide float32": Step(batch=1, queries=130, keys=70, heads=2, size=128, score=padding),
-    "large causal": Step(DType.BF16, batch=4, queries=384, keys=384, heads=4, size=64, score=causal()),
+    "large causal": Step(DType.BF16, batch=2, queries=320, keys=320, heads=4, size=64, score=causal()),
     "float32, causal": Step(batch=2, queries=197, keys=197, heads=3, size=64, score=causal()),
     "wide and causal": Step(DType.BF16, batch=2, queries=256, keys=256, heads=3, size=128, score=causal()),
     "large dropout": Step(DType.BF16, batch=2, queries=256, keys=256, heads=4, size=64, weight=dropped)}
