@@ -75,7 +75,7 @@ def test_casts(source: DType) -> None:
         try:
             outputs.append(B.cast(B.input("x:0", source, value.shape), target))
         except TypeRuleError:
-            assert DType.U64 in (source, target)
+            assert DType.U64 in (source, target) or (target.is_float8 and not source.is_float)
     graph = region("casts", outputs)
     want = interpret(graph, {"x:0": value})
     for got in (run_host(graph, compiled(graph, CPU), {"x:0": value}),

@@ -93,8 +93,11 @@ def test_every_tie_and_what_is_beside_it(source: DType, target: DType, level: st
     """A float64 beside a tie is the tie itself as a float32."""
     wide = np.float32 if source is DType.F32 else np.float64
     x = near_ties(target, wide)
-    got = run(level, cast(source, target, x.size), x)
-    np.testing.assert_array_equal(bits(got), bits(by_tensorflow(x, target)))
+    got, want = run(level, cast(source, target, x.size), x), by_tensorflow(x, target)
+    if level == "GPU":  # whose instructions make one NaN of a float64's
+        same_numbers(got, want)
+    else:
+        np.testing.assert_array_equal(bits(got), bits(want))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -107,9 +110,10 @@ def test_every_half(source: DType, target: DType, level: str) -> None:
     got, want = run(level, cast(source, target, x.size), x), by_tensorflow(x, target)
     number = ~np.isnan(x.astype(np.float32))
     np.testing.assert_array_equal(bits(got)[number], bits(want)[number])
-    # Of NaN, which TensorFlow's e5m2 keeps bits of a float16 of, the sign is the same.
+    # Of NaN, which TensorFlow's e5m2 keeps bits of a float16 of, the sign is the same; not that of a GPU's float16.
     assert np.isnan(got[~number].astype(np.float32)).all()
-    np.testing.assert_array_equal(bits(got)[~number] & 0x80, bits(want)[~number] & 0x80)
+    if level != "GPU" or source is not DType.F16:
+        np.testing.assert_array_equal(bits(got)[~number] & 0x80, bits(want)[~number] & 0x80)
 
 
 @pytest.mark.parametrize("level", ["C", "CUDA", ON_GPU])

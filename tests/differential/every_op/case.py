@@ -63,7 +63,8 @@ class Case:
 
 
 def kernel_types(op: str, attr: str) -> tuple[DType, ...]:
-    """The IR's element types that `op` may have for its type attribute `attr`, and has a CPU kernel for."""
+    """The IR's element types that `op` may have for its type attribute `attr`, and has a CPU kernel for. Not float8, of
+    which TensorFlow casts some types alone, and whose graphs its optimizer fails on: test_float8.py has them."""
     definition = next(a for a in op_def_registry.get(op).attr if a.name == attr)
     allowed = definition.allowed_values.list.type or [d.as_datatype_enum for d in _all_types()]
     registered = [k for k in kernels.get_registered_kernels_for_op(op).kernel if k.device_type == "CPU"]
@@ -72,7 +73,8 @@ def kernel_types(op: str, attr: str) -> tuple[DType, ...]:
         constraints = [[c for c in k.constraint if c.name == attr] for k in registered]
         return any(all(enum in c.allowed_values.list.type for c in found) for found in constraints)
 
-    return tuple(sorted({dtype for enum in allowed if (dtype := of_enum(enum)) is not None and has_kernel(enum)},
+    return tuple(sorted({dtype for enum in allowed if (dtype := of_enum(enum)) is not None
+                         and not dtype.is_float8 and has_kernel(enum)},
                         key=list(DType).index))
 
 

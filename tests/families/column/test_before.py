@@ -63,7 +63,8 @@ GRAPHS: dict[str, Callable[[], list[Node]]] = {
     "norm of no whole turns": lambda: [projected(normed(301), 36)],
     "norm for several": lambda: [projected(n, 48, name) for n in [normed(256)] for name in ("q", "k", "v")],
     "norm and gelu": lambda: [p.gelu_erf(projected(normed(256), 64))],
-    "a norm, and the sum of fewer": lambda: [projected(B.mul(normed(100), B.sum(B.input("z", F32, (1, 60)), [1], keepdims=True)), 64)],
+    "a norm, and the sum of fewer": lambda: [
+        projected(B.mul(normed(100), B.sum(B.input("z", F32, (1, 60)), [1], keepdims=True)), 64)],
     "softmax": lambda: [projected(softmaxed(300), 40)],
     "half": lambda: [projected(normed(256, DType.F16), 64)]}
 
