@@ -53,12 +53,14 @@ AT = (Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4))
 GRADIENT = GradientShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS, ROWS)
 BY_QUERIES = k.AttentionQueryGradient(
     GRADIENT, GradientTiling(4, 32, True, 32), "q", "do", "k", "v", "dq", "tiles", *AT, "s", "g",
-    (k.Assign("g", ONE),), "r",
+    (k.Assign("g", ONE),), "most", (), "r",
     (k.Assign("g", k.Local("s", F32)),), (k.Assign("x", k.Local("r", F32)),))
 BY_KEYS = k.AttentionKeyGradient(
     replace(GRADIENT, result_2=ROWS), GradientTiling(4, 32, True, 32), "k", "v", "q", "do", "dk", "tiles", *AT,
     "s", "g",
-    (k.Assign("g", ONE),), "dv")
+    (k.Assign("g", ONE),), "most", (), "dv")
+CAUSAL = replace(BY_QUERIES, shape=replace(GRADIENT, causal=CausalMask(2, -1e9)), most="m",
+                 find_most=(k.Assign("m", ONE),))
 PLACE = Var("a", 1), Var("b", 8), Var("c", 2)
 MATMUL = k.Matmul(MatmulShape(DType.BF16, 1, 8, 8, 16, MatmulOperand(True, 8, Place(0, 0, 16)), MatmulOperand(True, 8),
                               4),
@@ -106,6 +108,10 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (BY_QUERIES, ["dq = attention gradient 4x4x8x8 by queries of q, do, k, v by 4 warps of 32 columns, at a, b, c, d:",
                   "  r is the sum over keys of g:", "    g = s", "  r of each query:", "    x = r",
                   "  g:", "    g = 1:float32"]),
+    (CAUSAL, ["dq = attention gradient 4x4x8x8 by queries of q, do, k, v by 4 warps of 32 columns, at a, b, c, d:",
+              "  0 of keys above their query + 2 if -1e+09 is far below m of the query:", "    m = 1:float32",
+              "  r is the sum over keys of g:", "    g = s", "  r of each query:", "    x = r",
+              "  g:", "    g = 1:float32"]),
     (BY_KEYS, ["dk, dv = attention gradient 4x4x8x8 by keys of k, v, q, do by 4 warps of 32 columns, at a, b, c, d:",
                "  s, g:", "    g = 1:float32"]),
     (MATMUL, ["matmul 1x8x16x8 bfloat16 by 1x1 warps, tiles 32x64, 4 stages of 16 words:", "  a = x by rows",

@@ -45,8 +45,7 @@ template <class C> struct tfs_attention {
   __device__ __forceinline__ static int tiles_of(int first) {
     if (!C::CAUSAL) return TILES;
     const int last = (first + ROWS < C::QUERIES ? first + ROWS : C::QUERIES) - 1 + C::AHEAD;
-    const int tiles = last < 0 ? 1 : last / TILE + 1;
-    return tiles < TILES ? tiles : TILES;
+    return tfs_tiles_up_to(last, TILE, TILES);
   }
 
   // Whether exponentials of masked scores are 0 for each query of the block, relative to its largest score so far.

@@ -136,8 +136,7 @@ template <class C> struct tfs_attention_gradient {
         const int tile = least < 0 ? 0 : least / TILE < TILES ? least / TILE : TILES - 1;
         if (tile > 0 && unseen_is_zero(0, tile * TILE, most)) from = tile;
       } else {
-        const int last = end - 1 + C::AHEAD;
-        const int tiles = last < 0 ? 1 : last / TILE + 1;
+        const int tiles = tfs_tiles_up_to(end - 1 + C::AHEAD, TILE, TILES);
         if (tiles < TILES && unseen_is_zero(first, end, most)) to = tiles;
       }
     }

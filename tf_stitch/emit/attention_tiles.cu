@@ -3,6 +3,12 @@
 // A score so far above what is masked makes the exponentials of that 0: exp(-104) is less than half of the least float.
 constexpr float TFS_FAR = 128.0f;
 
+// Tiles up to the one that has the last column that is seen, of so many; one at least.
+__device__ __forceinline__ int tfs_tiles_up_to(int last, int tile, int tiles) {
+  const int seen = last < 0 ? 1 : last / tile + 1;
+  return seen < tiles ? seen : tiles;
+}
+
 // As exact as the operands of matmuls that it is rounded to: off by 1e-7 of the result for each 2 of x.
 __device__ __forceinline__ float tfs_exp_fast(float x) {
   constexpr float LOG2_E = 1.44269504f;

@@ -31,7 +31,7 @@ TOGETHER = 4
 """Windows of a row that are summed together."""
 MOST_TOGETHER = 7
 """Up to so many windows of a row are one group without a loop."""
-MOST_PRODUCTS = 160
+MOST_TERMS = 160
 """Of a group of windows: up to so many are written one after the other, and no sum leaves its register. More are
 written row by row of the windows, and sums wait in an array in between."""
 CHANNELS = 512
@@ -66,17 +66,17 @@ def _weighted_sum(pattern: Pattern) -> _Sum:
     if len(reductions) != 1:
         raise ScheduleError("no single reduction")
     [total] = reductions
-    product = total.operands[0]
+    weighted = total.operands[0]
     if total.kind is not OpKind.SUM or not isinstance(total.attrs, ReduceAttrs) or total.attrs.axes != (3, 4) \
-            or product.kind is not OpKind.MUL or not pattern.holds(product):
+            or weighted.kind is not OpKind.MUL or not pattern.holds(weighted):
         raise ScheduleError("no sum over windows", total.loc)
-    pairs = (product.operands, product.operands[::-1])
+    pairs = (weighted.operands, weighted.operands[::-1])
     both = next(((seen, weights) for seen, weights in pairs if isinstance(seen.attrs, WindowsAttrs)
-                 and seen.type.dims == product.type.dims and pattern.holds(seen)), None)
+                 and seen.type.dims == weighted.type.dims and pattern.holds(seen)), None)
     if both is None:
         raise ScheduleError("no sum over windows", total.loc)
     seen, weights = both
-    if any(n in (product, seen) for n in pattern.outputs):
+    if any(n in (weighted, seen) for n in pattern.outputs):
         raise ScheduleError("windows are wanted for themselves", total.loc)
     image, low = _unpadded(seen.operands[0], pattern)
     _, height, width, _ = image.type.dims
@@ -172,7 +172,7 @@ class _Lowering:
         self._outputs = [(n, self._buffers.writing(n)) for n in self._pattern.outputs]
         first, last = rows.whole
         groups = list(self._groups())
-        short = rows.extent * max(len(_places(self._columns, group)) for group in groups) <= MOST_PRODUCTS
+        short = rows.extent * max(len(_places(self._columns, group)) for group in groups) <= MOST_TERMS
         if not short or last <= first:
             self._each_group(groups, lambda group: self._by_rows(group, image, row))
         elif (first, last) == (0, rows.count):
@@ -204,7 +204,7 @@ class _Lowering:
         for group in groups:
             turn = Var("turn", group.turns)
             with self._out.loop(turn, k.Loop.SERIAL):
-                first = (var(turn) * TOGETHER if group.turns > 1 else constant(0)) + group.first
+                first = var(turn) * TOGETHER + group.first
                 own = tuple(first + t for t in range(group.extent))
                 emit(_Windows(own, _places(self._columns, group)))
 
@@ -216,8 +216,8 @@ class _Lowering:
             for r in range(self._rows.extent):
                 own = self._rows.at(row, constant(r))
                 for s, t in windows.places:
-                    product = self._product((image, own, windows.own[t]), (constant(r), s), var(channel))
-                    sums[t] = self._added(sums[t], product)
+                    term = self._term((image, own, windows.own[t]), (constant(r), s), var(channel))
+                    sums[t] = self._added(sums[t], term)
             self._store(windows, sums, (image, row), var(channel))
 
     def _by_rows(self, windows: _Windows, image: Index, row: Index) -> None:
@@ -227,33 +227,30 @@ class _Lowering:
         with out.loop(part, k.Loop.SERIAL):
             sums = out.fresh("sums")
             dtype = self._sum.total.type.dtype.compute
-            own_channel = (var(part) * extent if part.extent > 1 else constant(0)) + (
-                var(channel) if extent > 1 else constant(0))
+            own_channel = var(part) * extent + var(channel)
             out.emit(k.Array(sums, dtype, len(windows.own) * extent, init=0))
             place = Var("r", self._rows.extent)
             with out.loop(place, k.Loop.SERIAL):
-                r = var(place) if place.extent > 1 else constant(0)
+                r = var(place)
                 seen = self._rows.at(row, r)
                 with out.when(k.InRange(seen, 0, self._rows.size)):
                     own = out.clamped("row", seen, self._rows.size)
                     with out.loop(channel, k.Loop.SIMD):
                         self._add_row(windows, sums, extent, (image, own), r, own_channel)
             with out.loop(channel, k.Loop.SIMD):
-                lane = var(channel) if extent > 1 else constant(0)
-                self._store(windows, [out.let(k.Element(sums, lane + t * extent, dtype))
+                self._store(windows, [out.let(k.Element(sums, var(channel) + t * extent, dtype))
                                       for t in range(len(windows.own))], (image, row), own_channel)
 
     def _add_row(self, windows: _Windows, sums: str, extent: int, at: tuple[Index, Index], r: Index, channel: Index
                  ) -> None:
         parts: list[k.Expr | None] = [None] * len(windows.own)
         for s, t in windows.places:
-            parts[t] = self._added(parts[t], self._product((*at, windows.own[t]), (r, s), channel))
+            parts[t] = self._added(parts[t], self._term((*at, windows.own[t]), (r, s), channel))
         for t, added in enumerate(parts):
             if added is not None:
-                lane = var(Var("c", extent)) if extent > 1 else constant(0)
-                self._out.emit(k.SetElement(sums, lane + t * extent, added, OpKind.SUM))
+                self._out.emit(k.SetElement(sums, var(Var("c", extent)) + t * extent, added, OpKind.SUM))
 
-    def _product(self, at: tuple[Index, Index, Index], place: tuple[Index, int], channel: Index) -> k.Expr:
+    def _term(self, at: tuple[Index, Index, Index], place: tuple[Index, int], channel: Index) -> k.Expr:
         """What an element of a window adds to its sum.
 
         Args:
@@ -268,8 +265,8 @@ class _Lowering:
         weight = self._evaluator.value(weights, aligned_index(index, weights.type.dims))
         return self._out.let(k.Apply(OpKind.MUL, (element, weight), self._sum.total.type.dtype.compute))
 
-    def _added(self, before: k.Expr | None, product: k.Expr) -> k.Expr:
-        return product if before is None else self._out.let(k.Apply(OpKind.ADD, (before, product), product.dtype))
+    def _added(self, before: k.Expr | None, term: k.Expr) -> k.Expr:
+        return term if before is None else self._out.let(k.Apply(OpKind.ADD, (before, term), term.dtype))
 
     def _store(self, windows: _Windows, sums: Sequence[k.Expr | None], at: tuple[Index, Index], channel: Index) -> None:
         """What becomes of sums; of a window with no place in the image it is of nothing."""

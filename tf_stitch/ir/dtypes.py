@@ -13,8 +13,7 @@ class DType(Enum):
     """An element type; the value is its name in text, the NumPy names being the same.
 
     U64 is what TensorFlow keeps keys and counters of random numbers in: it is moved, and cast to and from integers. The
-    two types of eight bits are moved, and cast from floats and to all types but U64
-    (docs/decisions/float8.md).
+    two types of eight bits are moved, and cast from floats and to all types but U64.
     """
 
     F16 = "float16"
@@ -53,6 +52,11 @@ class DType(Enum):
     @property
     def is_float8(self) -> bool:
         return self in (DType.F8_E4M3FN, DType.F8_E5M2)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Bits in memory, and a wider type where it is computed with."""
+        return self.compute is not self
 
     @property
     def is_real(self) -> bool:

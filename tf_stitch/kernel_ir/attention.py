@@ -104,9 +104,13 @@ class AttentionTiling:
         tiles = ceil_div(shape.keys, self.tile)
         if shape.causal is None or not self.skips(shape):
             return tiles
-        parts = self.parts(shape.queries)
-        last = (min((part + 1) * self.rows, shape.queries) + shape.causal.ahead for part in range(parts))
-        return sum(min(tiles, max(1, ceil_div(keys, self.tile))) for keys in last) / parts
+        return tiles_of_queries(shape.causal, shape.queries, self.rows, tiles, self.tile)
+
+
+def tiles_of_queries(causal: CausalMask, queries: int, rows: int, tiles: int, tile: int) -> float:
+    """Up to the one with the last key that a block of `rows` queries sees, of `tiles` of so many keys: on average."""
+    last = [min(first + rows, queries) + causal.ahead for first in range(0, queries, rows)]
+    return sum(min(tiles, max(1, ceil_div(keys, tile))) for keys in last) / len(last)
 
 
 @dataclass(frozen=True)

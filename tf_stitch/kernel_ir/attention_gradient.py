@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tf_stitch.ir.causal_masks import CausalMask
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.kernel_ir.attention import WORD, Rows
+from tf_stitch.kernel_ir.attention import WORD, Rows, tiles_of_queries
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,13 @@ class GradientTiling:
 
     def tiles(self, shape: GradientShape) -> float:
         """Of columns that a block takes in a pass, on average."""
-        tiles, parts = ceil_div(shape.columns, self.tile), self.parts(shape.rows)
-        if shape.causal is None:
+        tiles, causal = ceil_div(shape.columns, self.tile), shape.causal
+        if causal is None:
             return tiles
-        if shape.by_keys:
-            first = (part * self.rows - shape.causal.ahead for part in range(parts))
-            return sum(tiles - min(tiles - 1, max(0, row // self.tile)) for row in first) / parts
-        last = (min((part + 1) * self.rows, shape.rows) + shape.causal.ahead for part in range(parts))
-        return sum(min(tiles, max(1, ceil_div(row, self.tile))) for row in last) / parts
+        if not shape.by_keys:
+            return tiles_of_queries(causal, shape.rows, self.rows, tiles, self.tile)
+        first = [key - causal.ahead for key in range(0, shape.rows, self.rows)]
+        return sum(tiles - min(tiles - 1, max(0, query // self.tile)) for query in first) / len(first)
 
 
 def gradient_words(shape: GradientShape, tiling: GradientTiling) -> int:

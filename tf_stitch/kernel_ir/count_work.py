@@ -270,6 +270,8 @@ class _Counter:
         multiplied = passes * (shape.depth + shape.width) + shape.depth + (0 if by_queries else shape.width)
         self.work.multiply_adds += scores * multiplied * shape.dtype.size / 4
         self.body(stmt.body, scores, None, None)
+        asked = tiling.rows if by_queries else shape.columns - columns  # queries, for their largest scores
+        self.body(stmt.find_most, times * asked / tiling.threads, None, None)
         if isinstance(stmt, k.AttentionQueryGradient):
             self.body(stmt.summand, scores, None, None)
             self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
@@ -360,7 +362,7 @@ class _Counter:
         if not store:
             self._loading = max(self._loading, 1.0)
         self._index(index, count / width, simd)
-        if self._dtypes[buffer].compute is not self._dtypes[buffer]:
+        if self._dtypes[buffer].is_narrow:
             self._op(DType.F32, OpKind.CAST, count, simd)
         moving = self._names(index)
         distinct = width * math.prod(float(v.extent) for v in self._loops if v.name in moving)

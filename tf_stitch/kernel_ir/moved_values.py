@@ -12,8 +12,6 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import evaluated, statements
 
-_NARROW_TYPES = (DType.F16, DType.BF16, DType.F8_E4M3FN, DType.F8_E5M2)
-
 
 @dataclass(frozen=True)
 class MovedValues:
@@ -31,7 +29,7 @@ class MovedValues:
     def has(self, value: k.Expr, dtype: DType) -> bool:
         """Whether a value is an element in memory, a constant or one of `scalars`, of this narrow type; or a choice of
         such."""
-        return dtype in _NARROW_TYPES and all(
+        return dtype.is_narrow and all(
             _is_constant(leaf) or self.type_of(leaf) is dtype for leaf in _leaves(value))
 
     def type_of(self, leaf: k.Expr) -> DType | None:
@@ -67,7 +65,7 @@ def moved_values(body: Sequence[k.Stmt], dtype_of: Mapping[str, DType]) -> Moved
     for stmt in statements(body):
         if isinstance(stmt, k.Let | k.Assign):
             for dtype in map(found.type_of, _leaves(stmt.value)):
-                if dtype in _NARROW_TYPES:
+                if dtype is not None and dtype.is_narrow:
                     scalars[stmt.name] = dtype
     while scalars:
         computed = scalars.keys() & {name for stmt in statements(body) for name in found.computed(stmt)}

@@ -256,7 +256,7 @@ class _AttentionGradient(Statement):
         outer, head, query, key: variables of bodies: where an element stands.
         score, gradient: scalars of bodies: the products of the query and the key, of own or other, and of own_2 or
             other_2. `body` makes of them the weight and the gradient of the score.
-        most: a scalar that `find_most` sets to the largest score of a query, where shape.causal asks for it.
+        most: a scalar that `find_most` sets to the largest score of a query, if shape.causal asks for it.
     """
 
     where = Where.TOGETHER
@@ -276,6 +276,8 @@ class _AttentionGradient(Statement):
     score: str
     gradient: str
     body: Body
+    most: str
+    find_most: Body
 
     @property
     def position(self) -> tuple[Var, Var, Var, Var]:
@@ -294,8 +296,6 @@ class AttentionQueryGradient(_AttentionGradient):
     row_sum: str
     summand: Body
     keep: Body = ()
-    most: str = "most"
-    find_most: Body = ()
     barrier: WaitsAt = WHOLE_BLOCK
 
 
@@ -308,8 +308,6 @@ class AttentionKeyGradient(_AttentionGradient):
     """
 
     result_2: Writes
-    most: str = "most"
-    find_most: Body = ()
     barrier: WaitsAt = WHOLE_BLOCK
 
 

@@ -249,21 +249,19 @@ class _Verifier:
         inner.indices |= {variable.name: variable.extent for variable in stmt.position}
         inner.scalars |= {stmt.score: True, stmt.gradient: True}
         if stmt.shape.causal is not None:
-            most = scope.inner()
-            most.indices |= {variable.name: variable.extent for variable in stmt.position[:3]}
-            most.scalars[stmt.most] = True
-            self.body(stmt.find_most, most, parted=True)
+            self._of_rows(stmt.find_most, stmt.position[:3], (stmt.most,), scope, assigned=True)
         if isinstance(stmt, k.AttentionQueryGradient):
             self.body(stmt.summand, inner.inner(), parted=True)
             self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.row_sum,), scope)
             inner.scalars[stmt.row_sum] = False
         self.body(stmt.body, inner, parted=True)
 
-    def _of_rows(self, keep: Sequence[k.Stmt], position: Sequence[Var], scalars: Sequence[str], scope: _Scope) -> None:
-        """What is done with what is known of each query."""
+    def _of_rows(self, keep: Sequence[k.Stmt], position: Sequence[Var], scalars: Sequence[str], scope: _Scope,
+                 assigned: bool = False) -> None:
+        """What is done with what is known of each query, or finds it."""
         inner = scope.inner()
         inner.indices |= {variable.name: variable.extent for variable in position}
-        inner.scalars |= dict.fromkeys(scalars, False)
+        inner.scalars |= dict.fromkeys(scalars, assigned)
         self.body(keep, inner, parted=True)
 
     @_rules(k.Matmul)

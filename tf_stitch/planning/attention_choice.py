@@ -21,7 +21,7 @@ from tf_stitch.planning.stitch_plan import (
 )
 
 MISSED = 1.2
-"""The three kernels of training took 0.63 to 1.37 times what is predicted for them at eight shapes, on an H200
+"""The three kernels of training took 0.64 to 1.38 times what is predicted for them at six shapes, on an H200
 (docs/decisions/attention.md)."""
 FORWARD_MISSED = 1.2
 """That of inference took 0.71 to 1.18 times as long at five shapes on an H200, 1.28 times with a mask in memory."""
