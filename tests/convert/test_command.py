@@ -181,7 +181,7 @@ def test_help_tells_every_flag_and_the_exit_codes(capsys: pytest.CaptureFixture[
 
 
 WAITING = """
-import sys, time
+import signal, sys, time
 from tf_stitch.convert.command import main
 from tf_stitch.convert.progress import Progress
 
@@ -193,6 +193,7 @@ def step(self, words):
         time.sleep(60)
 
 Progress.step = step
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs behind it without one
 sys.exit(main(sys.argv[1:]))
 """
 """A conversion that is at work until a signal comes, however busy the machine is."""
