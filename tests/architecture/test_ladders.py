@@ -67,7 +67,8 @@ def test_every_statement_has_its_rules(kind: type) -> None:
 
 
 GPU_ALONE = {k.AllReduce, k.ArgAllReduce, k.Barrier, k.GridBarrier, k.GroupBarrier, k.Send, k.ClusterStarted,
-             k.ClusterBarrier, k.AsyncCopy, k.AwaitAsyncCopies, k.LoadVector, k.StoreVector, k.LoadFence, k.Attention,
+             k.ClusterBarrier, k.AsyncCopy, k.AwaitAsyncCopies, k.AwaitDependencies, k.LoadVector,
+             k.StoreVector, k.LoadFence, k.Attention,
              k.AttentionQueryGradient, k.AttentionKeyGradient, k.Matmul, k.GridLoop, k.ThreadRange}
 
 

@@ -23,7 +23,9 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.kernel_ir.dependencies import read_before
 from tf_stitch.kernel_ir.interpreter import interpret_program
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.planner import PlanOptions
@@ -172,7 +174,30 @@ def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solve
         rule = f"{device.target} {kernel.schedule.family}"
         COUNTS.rules[rule] = COUNTS.rules.get(rule, 0) + 1
     COUNTS.kernels += len(result.kernels)
+    check_early_reads(result)
     return result
+
+
+def check_early_reads(region: CompiledRegion) -> None:
+    """What launches read before those that they depend on have ended is there when a region begins, and stays."""
+    written: set[BufferRef] = set()
+    early: set[BufferRef] = set()
+    for step in region.executable.steps:
+        if isinstance(step, Copy):
+            written.add(step.target)
+        elif isinstance(step, LibraryStep):
+            written |= set(step.args)  # each may be its result
+        else:
+            args = list(step.args)
+            for program in region.programs[step.symbol]:
+                verify_program(program)
+                names = read_before(program)
+                for b in program.parameters:
+                    ref = args.pop(0)
+                    written |= {ref} if b.mode is not Mode.READ else set()
+                    early |= {ref} if b.name in names else set()
+    assert not early & written
+    assert {ref.space for ref in early} <= {Space.INPUT, Space.VARIABLE}
 
 
 def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, backwards: bool = False) -> Values:

@@ -95,6 +95,7 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.AsyncCopy("t", constant(0), "x", var(I) * 4, 4, k.InRange(var(I), 1, 3)),
      ["async_copy t[0:+4] = x[i*4:+4] if (1 <= i < 3)"]),
     (k.AwaitAsyncCopies(2), ["await all copies but 2"]),
+    (k.AwaitDependencies(), ["await dependencies"]),
     (k.Prefetch("x", var(I) * 4, 8), ["prefetch x[i*4:+8]"]),
     (k.Fail(k.Literal(True, DType.BOOL)), ["fail unless true:bool"]),
     (k.Comment("two\nlines"), ["// two lines"]),

@@ -140,8 +140,8 @@ def test_a_load_by_a_loaded_index_waits_for_it() -> None:
 def test_long_bodies_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not once for every load: kernels of unrolled loops have thousands."""
     seen: list[object] = []
-    look = placing._load
-    monkeypatch.setattr(placing, "_load", lambda unit: (seen.append(unit), look(unit))[1])
+    look = placing.load_of
+    monkeypatch.setattr(placing, "load_of", lambda unit: (seen.append(unit), look(unit))[1])
     counts = []
     for count in (50, 200):
         seen.clear()

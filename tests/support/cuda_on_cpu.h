@@ -128,7 +128,8 @@ template <class T> inline T tfs_shuffle_xor(T value, int mask) { return tfs_lane
 inline int32_t tfs_ineg(int32_t x) { return (int32_t)(0 - (uint32_t)x); }
 inline float tfs_from_half(uint16_t h) { return (float)tfs_same_bits<_Float16>(h); }
 inline uint16_t tfs_to_half(float f) { return tfs_same_bits<uint16_t>((_Float16)f); }
-inline void tfs_begin() {}
+inline void tfs_start_dependents() {}
+inline void tfs_await_dependencies() {}
 template <class T> inline void tfs_read_late(T*&) {}
 template <class T> inline void tfs_is_here(const T&) {}
 inline unsigned int tfs_arrive(unsigned int* counter, unsigned int add) { return tfs_counter_add(counter, add); }

@@ -32,7 +32,8 @@ __device__ __forceinline__ unsigned short tfs_to_half(float f) {
   __builtin_memcpy(&h, &x, sizeof h);
   return h;
 }
-__device__ __forceinline__ void tfs_begin() {}
+__device__ __forceinline__ void tfs_start_dependents() {}
+__device__ __forceinline__ void tfs_await_dependencies() {}
 template <class T> __device__ __forceinline__ void tfs_read_late(T*&) {}
 template <class T> __device__ __forceinline__ void tfs_is_here(const T&) {}
 __device__ __forceinline__ unsigned int tfs_arrive(unsigned int* counter, unsigned int add) {

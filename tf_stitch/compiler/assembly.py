@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tf_stitch.compiler.early_weights import with_early_weights
 from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.thread_partitions import Partition
 from tf_stitch.device.spec import DeviceSpec
@@ -134,7 +135,8 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
                fused: Mapping[tuple[int, ...], Partition]) -> Assembly:
-    programs, which = _unique(buffers.kernels, {i for numbers in fused for i in numbers})
+    work = with_early_weights(buffers, device)
+    programs, which = _unique(work, {i for numbers in fused for i in numbers})
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}

@@ -12,6 +12,8 @@ ASYNC_COPY_ARCHITECTURE = 80
 """Compute capability from which it can, and from which mma.sync takes TF32 and bfloat16, too."""
 CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
+EARLY_START_ARCHITECTURE = 90
+"""Compute capability from which CUDA graphs have programmatic edges (griddepcontrol, PTX ISA)."""
 BLOCK_BARRIERS = 16
 """On every such device (PTX ISA, bar.sync)."""
 LIBRARY_ADDEND = 3.0
@@ -43,6 +45,8 @@ class DeviceSpec:
         grid_barrier: the blocks of a launch can wait for each other.
         largest_cluster: blocks that may be launched as a cluster, at most.
         block_barriers: barriers of a block, at each of which any of its warps may wait; 1: all threads wait at one.
+        early_starts: a kernel of a graph of launches is started before those that it depends on have ended, and awaits
+            them itself.
         async_copies: threads can copy to shared memory beside other work.
         tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
         library_addend: time that a library call needs to read an addend, relative to a kernel's.
@@ -65,6 +69,7 @@ class DeviceSpec:
     grid_barrier: bool = False
     largest_cluster: int = 1
     block_barriers: int = 1
+    early_starts: bool = False
     async_copies: bool = False
     tensor_cores: bool = False
     library_addend: float = 1.0
@@ -77,8 +82,9 @@ def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
                       architecture=architecture, tf32=True, simt=True, warp=32, registers=65536, queued=True,
                       stages_loads=True, vector_accesses=True, grid_barrier=True,
                       largest_cluster=LARGEST_CLUSTER if int(architecture) >= CLUSTER_ARCHITECTURE else 1,
-                      block_barriers=BLOCK_BARRIERS, async_copies=newer, tensor_cores=newer,
-                      library_addend=LIBRARY_ADDEND)
+                      block_barriers=BLOCK_BARRIERS,
+                      early_starts=int(architecture) >= EARLY_START_ARCHITECTURE, async_copies=newer,
+                      tensor_cores=newer, library_addend=LIBRARY_ADDEND)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

@@ -12,11 +12,12 @@ from tf_stitch.emit.attention import (
 )
 from tf_stitch.emit.c_family import FLOAT8, Lines
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.cuda_kernel import ATOMICS, CudaKernel, pointer_to
+from tf_stitch.emit.cuda_kernel import ATOMICS, EARLY_LOAD, CudaKernel, pointer_to
 from tf_stitch.emit.matmul import TEMPLATE as MATMUL
 from tf_stitch.emit.matmul import matmul_template
 from tf_stitch.emit.rendered import SELF, Packed, Rendered, named, parts_of
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.dependencies import awaits_itself
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
     parts = [*filter(None, [dialect.intrinsics]), prelude, *([attention_template()] if TEMPLATE in text else [])]
     if MATMUL in text:
         parts.append(matmul_template(alone=TEMPLATE not in text))
+    if EARLY_LOAD in text:
+        parts.append((resources.files("tf_stitch.emit") / "early_loads.cu").read_text())
     if ATOMICS in text:
         parts.append((resources.files("tf_stitch.emit") / "atomics.cu").read_text())
     shared = [name for name, marks in _SHARED_WITH_C.items() if any(mark in text for mark in marks)]
@@ -109,7 +112,7 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
     pointers: list[str] = []
     sizes: list[str] = []
     grids: list[str] = []
-    calls: list[tuple[str, str]] = []
+    calls: list[tuple[str, ...]] = []
     for m, (name, emitter) in enumerate(members):
         program = emitter.program
         names = [f"p{m}_{b.name}" for b in program.parameters]
@@ -118,7 +121,8 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
         sizes += [f"long long {n}" for n in own.values()]
         block = f"blockIdx.x - start_{m}" if m else "blockIdx.x"
         given = [block, *names, *own.values(), *["barrier"] * program.cooperative]
-        calls.append((f"tfs_read_late({', '.join(names)});", f"{name}({', '.join(given)});"))
+        begin = () if awaits_itself(program) else ("tfs_await_dependencies();", f"tfs_read_late({', '.join(names)});")
+        calls.append((*begin, f"{name}({', '.join(given)});"))
         grids.append(CudaKernel(program, own).size(program.grid) if own else emitter.size(program.grid))
     blocks = str(resident)
     if members[0][1].program.cooperative:  # sizes do not vary here
@@ -132,7 +136,7 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
            f'({", ".join([*pointers, *sizes])}) {{')
     if cluster > 1:
         yield "  tfs_cluster_start();"
-    yield "  tfs_begin();"
+    yield "  tfs_start_dependents();"
     for m, grid in enumerate(grids[:-1]):
         before = f"start_{m} + " if m else ""
         what = "" if m else "each kernel has a range of blocks"
@@ -141,7 +145,7 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
     yield "}"
 
 
-def _chosen(calls: Sequence[tuple[str, str]], first: int) -> Lines:
+def _chosen(calls: Sequence[tuple[str, ...]], first: int) -> Lines:
     """The call whose range of blocks a block is in, found by halves: a pack has many, and a block may have little to
     do. `first` is the number of the first call."""
     if len(calls) == 1:

@@ -24,6 +24,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.kernel_ir.dependencies import awaits_itself
 from tf_stitch.kernel_ir.index import Var, reach
 from tf_stitch.kernel_ir.walk import indices, statements
 
@@ -32,6 +33,9 @@ COUNTER_WORDS = 16
 
 ATOMICS = "tfs_atomic_"
 """What names of functions in atomics.cu begin with."""
+
+EARLY_LOAD = "tfs_load_early"
+"""Of early_loads.cu."""
 
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
@@ -69,13 +73,15 @@ class CudaKernel(CFamily):
         largest = max(largest, *(reach(index) for stmt in statements(program.body) for index in indices(stmt)), 0)
         self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
         self._group = 1
+        self._early = awaits_itself(program)  # while statements are emitted that stand before dependencies are awaited
 
     def function(self, name: str) -> Lines:
         p = self.program
         body = list(self.block(p.body))
         self.size(p.grid)  # the launch needs it
         sizes = list(self.sizes.values())
-        params = ", ".join(["long long block_", *(f"{_alone(b)}{b.name}" for b in p.parameters),
+        given = "_" if awaits_itself(p) else ""  # they have their own names when dependencies have ended
+        params = ", ".join(["long long block_", *(f"{_alone(b)}{b.name}{given}" for b in p.parameters),
                             *(f"long long {n}_" for n in sizes)])
         params += ", unsigned int* barrier" if p.cooperative else ""
         yield f"static __device__ __forceinline__ void {name}({params}) {{"
@@ -90,6 +96,18 @@ class CudaKernel(CFamily):
         yield from body
         yield f"  (void){'first_' if p.looped else ''}block;{'' if p.partitioned else ' (void)thread; (void)turn;'}"
         yield "}"
+
+    @rules(k.AwaitDependencies)
+    def _await_dependencies(self, stmt: k.AwaitDependencies) -> Lines:
+        self._early = False
+        yield "tfs_await_dependencies();"
+        yield from (f"{_alone(b)}{b.name} = tfs_late({b.name}_);" for b in self.program.parameters)
+
+    def expr(self, expr: k.Expr) -> str:
+        if self._early and isinstance(expr, k.Load):
+            element = f"{EARLY_LOAD}<1>({expr.buffer}_ + ({self.index(expr.index)})).v[0]"
+            return self.from_storage(element, self.dtype_of[expr.buffer])
+        return super().expr(expr)
 
     def _own_thread(self, number: str) -> Lines:
         yield f"  const int thread = {number};"
@@ -301,7 +319,9 @@ class CudaKernel(CFamily):
     def _load_vector(self, stmt: k.LoadVector) -> Lines:
         dtype = self.dtype_of[stmt.buffer]
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
-        yield f"{{ const {vector} t = *(const {vector}*)({stmt.buffer} + ({self.index(stmt.index)}));"
+        at = f"{stmt.buffer}{'_' * self._early} + ({self.index(stmt.index)})"
+        loaded = f"{EARLY_LOAD}<{stmt.width}>({at})" if self._early else f"*(const {vector}*)({at})"
+        yield f"{{ const {vector} t = {loaded};"
         yield "#pragma unroll"
         value = self.from_storage("t.v[i]", dtype)
         yield f"  for (int i = 0; i < {stmt.width}; ++i) {stmt.array}[{self.index(stmt.at)} + i] = {value}; }}"

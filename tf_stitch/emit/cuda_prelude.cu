@@ -32,17 +32,22 @@ __device__ __forceinline__ uint16_t tfs_to_half(float f) {
   return h;
 }
 
-// Every launch begins with this. In a CUDA graph a kernel may be started beside those it depends on (programmatic edges,
-// native/cuda/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
-// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing.
-__device__ __forceinline__ void tfs_begin() {
+// Every launch begins with the first of these. In a CUDA graph a kernel may be started beside those it depends on
+// (programmatic edges, native/cuda/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks
+// all have been; and all its threads wait, in the second one, until those it depends on have ended and what they wrote is
+// visible. What none of them writes may be read before. Elsewhere they do nothing.
+__device__ __forceinline__ void tfs_start_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void tfs_await_dependencies() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// What is read through these pointers from here on is read after tfs_begin. A compiler that knows of a parameter that
+// What is read through these pointers from here on is read after dependencies have ended. A compiler that knows of a parameter that
 // nothing else reaches what it points to, and that the kernel only reads that, takes it for constant (ld.global.nc);
 // ptxas moves such loads before griddepcontrol.wait, where an earlier kernel still writes what they read.
 template <class T>
@@ -256,6 +261,10 @@ __device__ __forceinline__ uint32_t tfs_to_bfloat16_pair(float low, float high) 
 template <class... T>
 __device__ __forceinline__ void tfs_read_late(T*&... pointers) {
   (tfs_read_late(pointers), ...);
+}
+template <class T> __device__ __forceinline__ T* tfs_late(T* pointer) {
+  tfs_read_late(pointer);
+  return pointer;
 }
 
 template <class T, int N> __device__ __forceinline__ void tfs_is_here(const T (&x)[N]) {

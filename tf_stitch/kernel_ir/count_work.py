@@ -55,7 +55,7 @@ class _Counter:
             _rules.of(stmt)(self, stmt, times, simd, serial)
 
     @_rules(k.Accumulator, k.Comment, k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ThreadRange, k.ClusterStarted,
-            k.LoadFence, k.AwaitAsyncCopies, k.Prefetch)
+            k.LoadFence, k.AwaitAsyncCopies, k.AwaitDependencies, k.Prefetch)
     def _nothing(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
         """Takes no time that is known here."""
 

@@ -9,7 +9,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.program import Program
 
-_WITHOUT_EFFECT = (k.Let, k.LetIndex, k.Comment, k.Array, k.LoadFence, k.Accumulator)
+_WITHOUT_EFFECT = (k.Let, k.LetIndex, k.Comment, k.Array, k.LoadFence, k.AwaitDependencies, k.Accumulator)
 
 
 def without_self_copies(program: Program, memory: Collection[str]) -> Program:

@@ -23,6 +23,7 @@ from tf_stitch.kernel_ir.value_statements import (
     Assign,
     AsyncCopy,
     AwaitAsyncCopies,
+    AwaitDependencies,
     Comment,
     Fail,
     Let,
@@ -344,7 +345,7 @@ class Matmul(Statement):
 
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | Accumulate
-                   | LoadVector
+                   | LoadVector | AwaitDependencies
                    | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
                    | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | ThreadRange
                    | Send | ClusterStarted | ClusterBarrier | Attention | AttentionQueryGradient

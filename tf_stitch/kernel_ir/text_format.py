@@ -245,6 +245,11 @@ def _load_fence(stmt: k.LoadFence) -> str:
     return f"load_fence {', '.join(stmt.names)}"
 
 
+@_LINE(k.AwaitDependencies)
+def _await_dependencies(stmt: k.AwaitDependencies) -> str:
+    return "await dependencies"
+
+
 @_LINE(k.StoreVector)
 def _store_vector(stmt: k.StoreVector) -> str:
     return f"{stmt.buffer}[{stmt.index}:+{stmt.width}] = {stmt.array}[0:+{stmt.width}]"

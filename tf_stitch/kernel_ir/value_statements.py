@@ -11,7 +11,7 @@ from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.expressions import Expr
 from tf_stitch.kernel_ir.index import Index, Var
-from tf_stitch.kernel_ir.roles import Role
+from tf_stitch.kernel_ir.roles import Role, Where
 from tf_stitch.kernel_ir.statement import ArrayName, At, Hints, LetName, Reads, Sets, Statement, Value, VarName, Writes
 
 
@@ -158,6 +158,15 @@ class LoadFence(Statement):
     """Scalars and arrays of a thread that were loaded by now: a GPU's compiler is kept from loading them later."""
 
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AwaitDependencies(Statement):
+    """The launches that this one depends on have ended, and what they wrote can be read. Stands once, at the top of a
+    program that is no grid loop; before it a thread reads only buffers that none of them writes. A program without one
+    awaits them before all else."""
+
+    where = Where.TOP_OF_PROGRAM
 
 
 @dataclass(frozen=True)

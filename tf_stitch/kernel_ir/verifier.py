@@ -12,6 +12,7 @@ from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.attention_gradient import gradient_words
 from tf_stitch.kernel_ir.by_type import ByType
+from tf_stitch.kernel_ir.dependencies import verify_dependencies
 from tf_stitch.kernel_ir.index import Index, Var
 from tf_stitch.kernel_ir.matmul import shared_words as matmul_words
 from tf_stitch.kernel_ir.roles import Role, Where, held
@@ -38,7 +39,7 @@ def verify_program(program: k.Program) -> None:
     verifier = _Verifier(program)
     for phase in program.phases():
         verifier.threads = phase.threads
-        body = [s for s in phase.body if s.where is not Where.TOP_OF_BLOCK]
+        body = [s for s in phase.body if s.where is not Where.TOP_OF_BLOCK and not isinstance(s, k.AwaitDependencies)]
         verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: phase.threads}), parted=False)
         for first, second in overlapping(phase):
             raise VerifyError(f"arrays {first} and {second} share memory with no barrier between their uses")
@@ -48,6 +49,7 @@ def verify_program(program: k.Program) -> None:
         _require(all(barrier == k.WHOLE_BLOCK for s in statements(program.body) for barrier in held(s, Role.BARRIER)),
                  "a barrier of some of the threads outside of a thread range")
     _verify_cluster(program)
+    verify_dependencies(program)
 
 
 def _verify_cluster(program: k.Program) -> None:

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeAlias
 
 from tf_stitch.ir.symbolic_dims import surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import buffer_bytes
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import statements
+from tf_stitch.lowering.load_units import Unit, load_of, needed, units, words
 
 SMALL_BYTES = 2 << 20
 """What an H200 moves in the time of a trip to memory. Gradients of layer norms of 2 to 10 MB took 5 to 8 % longer when
@@ -26,9 +26,6 @@ MOST_HELD = 32
 
 MOST_PINNED = 128
 """Registers for what is loaded first of all, of the 255 that a thread has at most."""
-
-_Unit: TypeAlias = tuple[k.Stmt, ...]
-"""A statement, or an array and the vector loaded into it."""
 
 
 def early_loads(program: k.Program) -> k.Program:
@@ -46,10 +43,10 @@ class _Moves:
         indices = Counter(s.var.name for s in {s for s in statements(program.body) if isinstance(s, k.LetIndex)})
         self._ambiguous = {name for name, meanings in indices.items() if meanings > 1}
 
-    def body(self, body: Sequence[k.Stmt]) -> _Unit:
+    def body(self, body: Sequence[k.Stmt]) -> Unit:
         """A body from which nothing leaves."""
         out = _Placed()
-        for unit in _units(body):
+        for unit in units(body):
             stmt = unit[-1]
             if isinstance(stmt, k.If):
                 unit = (replace(stmt, body=self._unguarded(stmt.body, out), orelse=self._unguarded(stmt.orelse, out)),)
@@ -58,15 +55,15 @@ class _Moves:
             self._put(unit, out)
         return tuple(chain.from_iterable(out.units))
 
-    def _unguarded(self, body: Sequence[k.Stmt], out: _Placed) -> _Unit:
+    def _unguarded(self, body: Sequence[k.Stmt], out: _Placed) -> Unit:
         """What is left of a guarded body when the loads that do no harm unguarded were put in front."""
-        units = list(_units(self.body(body)))
-        leaving: list[_Unit] = []
-        staying: list[_Unit] = []
+        inside = list(units(self.body(body)))
+        leaving: list[Unit] = []
+        staying: list[Unit] = []
         declared = set[str]()  # inside, for good
-        for unit in units:
+        for unit in inside:
             stmt = unit[-1]
-            free = _needed(unit).isdisjoint(declared)
+            free = needed(unit).isdisjoint(declared)
             if isinstance(stmt, k.LetIndex):  # one without a limit is inside only where the guard says so
                 leaves = free and stmt.limit is not None and self._moves(unit)
             else:
@@ -74,38 +71,38 @@ class _Moves:
             if isinstance(stmt, k.LetIndex) and not leaves:
                 declared.add(stmt.var.name)
             (leaving if leaves else staying).append(unit)
-        if all(_load(unit) is None for unit in leaving):
-            return tuple(chain.from_iterable(units))
+        if all(load_of(unit) is None for unit in leaving):
+            return tuple(chain.from_iterable(inside))
         for unit in leaving:
             self._put(unit, out)
         return tuple(chain.from_iterable(staying))
 
-    def _put(self, unit: _Unit, out: _Placed) -> None:
+    def _put(self, unit: Unit, out: _Placed) -> None:
         """Adds a unit to those before it; a load, and an index that loads may need, as early as may be."""
         if isinstance(unit[-1], k.LetIndex) and unit[-1] in out.indices:
             return
         out.insert(self._earliest(unit, out) if self._moves(unit) else len(out.units), unit)
 
-    def _earliest(self, unit: _Unit, out: _Placed) -> int:
+    def _earliest(self, unit: Unit, out: _Placed) -> int:
         """Behind what it needs, and behind the loads that are there already."""
-        at, words = out.behind(_needed(unit)), _words(unit)
-        if words and out.last_wait >= at:
-            if words > self._room:
+        at, held = out.behind(needed(unit)), words(unit)
+        if held and out.last_wait >= at:
+            if held > self._room:
                 at = out.last_wait + 1
             else:
-                self._room -= words
+                self._room -= held
         return out.behind_loads(at)
 
-    def _moves(self, unit: _Unit) -> bool:
+    def _moves(self, unit: Unit) -> bool:
         stmt = unit[-1]
         if isinstance(stmt, k.LetIndex):
             return isinstance(stmt.source, Index) and stmt.var.name not in self._ambiguous
-        load = _load(unit)
+        load = load_of(unit)
         return load is not None and load[0] in self._sizes
 
-    def _harmless(self, unit: _Unit) -> bool:
+    def _harmless(self, unit: Unit) -> bool:
         """Whether a load may be made where nobody asked for it."""
-        load = _load(unit)
+        load = load_of(unit)
         if load is None or load[0] not in self._sizes:
             return False
         buffer, index, width = load
@@ -123,19 +120,19 @@ class _Placed:
     """
 
     def __init__(self) -> None:
-        self.units: list[_Unit] = []
+        self.units: list[Unit] = []
         self.indices = set[k.Stmt]()
         self.last_wait = -1
         self._names: list[str] = []  # of the index that a unit declares, or ""
         self._loads = bytearray()  # whether a unit is one
 
-    def insert(self, at: int, unit: _Unit) -> None:
+    def insert(self, at: int, unit: Unit) -> None:
         stmt = unit[-1]
         if isinstance(stmt, k.LetIndex):
             self.indices.add(stmt)
         self.units.insert(at, unit)
         self._names.insert(at, stmt.var.name if isinstance(stmt, k.LetIndex) else "")
-        self._loads.insert(at, _load(unit) is not None)
+        self._loads.insert(at, load_of(unit) is not None)
         self.last_wait += at <= self.last_wait
         if _waits(stmt):
             self.last_wait = max(self.last_wait, at)
@@ -154,50 +151,16 @@ class _Placed:
 def _held(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
     """A body whose loads stay where they are: compilers would put one where its value is needed."""
     room, run = MOST_PINNED, list[str]()
-    for unit in _units(body):
+    for unit in units(body):
         first = unit[0]
-        if _load(unit) is not None and isinstance(first, k.Let | k.Array):
-            room -= _words(unit)
+        if load_of(unit) is not None and isinstance(first, k.Let | k.Array):
+            room -= words(unit)
             if room >= 0:
                 run.append(first.name)
         elif run:
             yield k.LoadFence(tuple(run))
             run = []
         yield from unit
-
-
-def _units(body: Sequence[k.Stmt]) -> Iterator[_Unit]:
-    at = 0
-    while at < len(body):
-        stmt, following = body[at], body[at + 1] if at + 1 < len(body) else None
-        pair = isinstance(stmt, k.Array) and isinstance(following, k.LoadVector) and following.array == stmt.name
-        yield tuple(body[at:at + 1 + pair])
-        at += 1 + pair
-
-
-def _load(unit: _Unit) -> tuple[str, Index, int] | None:
-    """The buffer, the first element and how many of a unit that is a load and nothing else."""
-    stmt = unit[-1]
-    if isinstance(stmt, k.LoadVector) and len(unit) == 2:
-        return stmt.buffer, stmt.index, stmt.width
-    if isinstance(stmt, k.Let) and isinstance(stmt.value, k.Load):
-        return stmt.value.buffer, stmt.value.index, 1
-    return None
-
-
-def _needed(unit: _Unit) -> set[str]:
-    """Variables that a load or an index is made of."""
-    load = _load(unit)
-    index = load[1] if load is not None else getattr(unit[-1], "source", None)
-    return {v.name for v in index.variables()} if isinstance(index, Index) else set()
-
-
-def _words(unit: _Unit) -> int:
-    """Registers that a load holds."""
-    stmt = unit[0]
-    if isinstance(stmt, k.Array):
-        return stmt.nbytes // 4
-    return max(stmt.value.dtype.compute.size // 4, 1) if isinstance(stmt, k.Let) else 0
 
 
 def _waits(stmt: k.Stmt) -> bool:

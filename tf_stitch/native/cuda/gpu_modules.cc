@@ -65,7 +65,7 @@ ModuleCache& Modules() {
   return *cache;
 }
 
-// Kernels made for compute capability 9.0 and later begin by waiting (tfs_begin in emit/cuda_prelude.cu).
+// Kernels made for compute capability 9.0 and later wait by themselves (tfs_await_dependencies in emit/cuda_prelude.cu).
 std::string FindWhetherItWaits(GpuLaunch* launch) {
   int made_for = 0;
   const std::string error =

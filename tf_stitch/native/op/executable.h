@@ -36,7 +36,7 @@ struct ModuleImage {
 
 struct GpuLaunch : DeviceLaunchWords {
   CUfunction function = nullptr;  // these two are set by PrepareGpu
-  bool waits = false;  // by itself, for kernels that it depends on (tfs_begin in emit/cuda_prelude.cu)
+  bool waits = false;  // by itself, for kernels that it depends on (tfs_await_dependencies in emit/cuda_prelude.cu)
 };
 
 struct LibraryStep {

@@ -1,0 +1,46 @@
+"""Loads among the statements of a body: what one is, what it needs, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index
+
+Unit: TypeAlias = tuple[k.Stmt, ...]
+"""A statement, or an array and the vector loaded into it."""
+
+
+def units(body: Sequence[k.Stmt]) -> Iterator[Unit]:
+    at = 0
+    while at < len(body):
+        stmt, following = body[at], body[at + 1] if at + 1 < len(body) else None
+        pair = isinstance(stmt, k.Array) and isinstance(following, k.LoadVector) and following.array == stmt.name
+        yield tuple(body[at:at + 1 + pair])
+        at += 1 + pair
+
+
+def load_of(unit: Unit) -> tuple[str, Index, int] | None:
+    """The buffer, the first element and how many of a unit that is a load and nothing else."""
+    stmt = unit[-1]
+    if isinstance(stmt, k.LoadVector) and len(unit) == 2:
+        return stmt.buffer, stmt.index, stmt.width
+    if isinstance(stmt, k.Let) and isinstance(stmt.value, k.Load):
+        return stmt.value.buffer, stmt.value.index, 1
+    return None
+
+
+def needed(unit: Unit) -> set[str]:
+    """Variables that a load or an index is made of."""
+    load = load_of(unit)
+    index = load[1] if load is not None else getattr(unit[-1], "source", None)
+    return {v.name for v in index.variables()} if isinstance(index, Index) else set()
+
+
+def words(unit: Unit) -> int:
+    """Registers that a load holds."""
+    stmt = unit[0]
+    if isinstance(stmt, k.Array):
+        return stmt.nbytes // 4
+    return max(stmt.value.dtype.compute.size // 4, 1) if isinstance(stmt, k.Let) else 0
