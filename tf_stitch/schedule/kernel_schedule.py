@@ -128,7 +128,7 @@ class KernelSchedule:
         relative: a maximum, and a sum of exponentials relative to it, that blocks which share a row combine in one
             cross-block reduction: each sums relative to its own maximum.
         ahead: the next row is copied to shared memory while this one is worked on (see lowering.prefetch).
-        together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
+        together: iterations of a reduction's loop whose loads a GPU's thread has under way together; 0: as in any.
         matmul: of a matmul's kernel, what it computes and the tiles of its blocks.
         rows_by: of a kernel that writes rows of a tensor in place, the family that computes them.
         origin: who chose the tiling.

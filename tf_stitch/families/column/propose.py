@@ -11,6 +11,7 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import ARG_KINDS, keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.few_blocks import FEW_BLOCKS, MOST_STEPS, MOST_TOGETHER, few_blocks, loads_together
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
 
@@ -24,16 +25,12 @@ GPU_ACROSS = 32
 GPU_THREADS = 256
 NARROW, NARROWEST = 8, 4
 """Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line."""
-FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
-"""Of a processor; of one that has so few, a thread loads up to so many rows together, and a block has more threads
-where each would take more rows."""
+MORE_THREADS = 512
+"""Of a block where processors have few, and each thread would take more rows than it loads together."""
 SHORT, MANY_BLOCKS = 128, 4
 """Rows that a thread reduces alone where there are so many blocks for a processor."""
 MOST_REPEATED = 8192
 """Elements of a reduction that every block repeats: they come from a cache in less time than a launch takes."""
-MOST_TOGETHER, LEAST_TOGETHER = 64, 4
-"""Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
-3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
 
 ROWS_BEFORE_STORES = 2
 """Rows whose loads a thread makes before it stores what becomes of them, of a tensor at least. Gradients of ResNet-50's
@@ -64,8 +61,8 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     together = 0  # as in any loop
     if device.simt:
         mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
-        if not isinstance(mapping.grid, SymbolicDim) and mapping.grid <= FEW_BLOCKS * device.processors:
-            together = _together(sum(read.type.numel >= elements for read in pattern.reads()), mapping.vector)
+        if few_blocks(mapping.grid, device):
+            together = loads_together(pattern, elements, mapping.vector)
     else:
         tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
@@ -141,14 +138,6 @@ def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadM
             threads = MORE_THREADS
     down = _threads_for(length, threads // across)
     return ThreadMapping(blocks(across), across * down, across, down, vector, 0, columns=True, warp=device.warp)
-
-
-def _together(tensors: int, vector: int) -> int:
-    """Rows of so many tensors that a thread loads together."""
-    rows = MOST_STEPS
-    while rows > LEAST_TOGETHER and rows * tensors * vector > MOST_TOGETHER:
-        rows //= 2
-    return rows
 
 
 def rows_before_stores(schedule: KernelSchedule) -> int:

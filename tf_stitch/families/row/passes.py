@@ -70,6 +70,7 @@ class RowPasses:
     def __init__(self, schedule: KernelSchedule, evaluator: Evaluator) -> None:
         self._mapping, self._cols = schedule.mapping, schedule.domain.cols
         self._out, self._evaluator = evaluator.out, evaluator
+        self._together = schedule.together or k.TOGETHER
         m = self._mapping
         self.loops = _accesses(m, self._cols)
         self.at = self.loops[0]
@@ -102,7 +103,7 @@ class RowPasses:
         around = self._out.when(guard) if ahead is None else ahead.access(guard, item)
         # Registers that keep other values are few, and memory of the block answers at once. Cross-entropy 4096x50264 in
         # bfloat16 took 326 us on an H200 so, 332 with two accesses together.
-        together = 1 if again and m.beyond else k.TOGETHER
+        together = 1 if again and m.beyond else self._together
         with self._out.loop(accesses.item, accesses.loop, together=together), around:
             yield (chunk if inside is None else self._out.clamped("chunk", chunk, chunks)) * m.vector, item
         self.inside = None

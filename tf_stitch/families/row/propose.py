@@ -14,6 +14,7 @@ from tf_stitch.ir.reductions import ARG_KINDS
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
+from tf_stitch.schedule.few_blocks import few_blocks, loads_together
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import (
     exponentials,
@@ -130,6 +131,8 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
                               row_room=_power_of_two(domain.cols) if changes else domain.cols)
     if in_registers:
         return [schedule]
+    if not to_stage and not changes and few_blocks(mapping.grid, device):
+        return [replace(schedule, together=loads_together(pattern, elements, vector))]
     room = device.shared_bytes - REDUCTION_BYTES
     if not changes:
         return list(regional_schedules(schedule, to_stage, room, device))
