@@ -22,6 +22,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.decided import decided
+from tf_stitch.lowering.scaling import is_of_float8, rounded_for_float8
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
@@ -46,6 +47,7 @@ class Evaluator:
         self.scaled: dict[Node, k.Expr] = {}  # the factor that a staged value has to be multiplied by
         self.copied: dict[Node, dict[Index, Place]] = defaultdict(dict)  # as staged, in the access at hand
         self.lane: Var | None = None  # loop over the lanes of vector accesses, while it is open
+        self._rounds = rounded_for_float8(self.pattern)
         self._left = FEW_COPIES + MOST_COPIES * len(self.pattern.nodes)
 
     def value(self, node: Node, index: MultiIndex) -> k.Expr:
@@ -114,11 +116,14 @@ class Evaluator:
         if known is not None:
             return k.Literal(known, DType.BOOL)
         jumps = node.kind in _JUMPS or (node.kind is OpKind.POW and not isinstance(args[1], k.Literal))
-        if not node.type.dtype.is_float or jumps or _casts_back(node) or _is_of_float8(node):
+        exact = node in self._rounds
+        if not node.type.dtype.is_float or jumps or _casts_back(node) or is_of_float8(node) or exact:
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
             # be but a rounding away. Who makes a half of a number, and a number of that, wants the rounding.
-            args = tuple(arg if self._is_stored(o) else _rounded(arg, o.type.dtype)
+            args = tuple(arg if self._is_stored(o) or (exact and self._is_rounded(o)) else _rounded(arg, o.type.dtype)
                          for arg, o in zip(args, node.operands, strict=True))
+        if exact and node.kind is OpKind.CAST:
+            return k.Apply(node.kind, args, node.type.dtype)  # rounded at once
         if node.type.dtype.is_float8 and args[0].dtype is DType.F64:
             return k.Apply(node.kind, args, node.type.dtype)  # rounded at once: not to float32 on the way
         return k.Apply(node.kind, args, node.type.dtype.compute, node.type.dtype.compute is not node.type.dtype)
@@ -129,6 +134,10 @@ class Evaluator:
         while self.pattern.holds(node) and node.category is Category.MOVEMENT and len(node.operands) == 1:
             node = node.operands[0]
         return not self.pattern.holds(node) and node not in self.scaled
+
+    def _is_rounded(self, node: Node) -> bool:
+        """Whether it is computed as what its half type has."""
+        return is_of_float8(node) or (node.kind is OpKind.CAST and node in self._rounds)
 
     def _constant(self, node: Node, index: MultiIndex) -> k.Expr:
         value = cast(oa.ConstantAttrs, node.attrs).value
@@ -346,19 +355,15 @@ powers of negative numbers: with exponents that are no integers they are NaN."""
 
 
 def _casts_back(node: Node) -> bool:
-    """Whether it takes a half to another type that was cast to the half before, and at most moved since."""
+    """Whether it takes a half to another type that was cast to the half before, and at most moved since; or that is the
+    largest or smallest of halves, and so one of them."""
     if node.kind is not OpKind.CAST:
         return False
     half = source = node.operands[0]
     while source.category is Category.MOVEMENT and source.operands:
         source = source.operands[0]
     return (half.type.dtype.compute is not half.type.dtype and node.type.dtype is not half.type.dtype
-            and source.kind is OpKind.CAST)
-
-
-def _is_of_float8(node: Node) -> bool:
-    """Whether it makes a number of a float8, which is a float32 up to there."""
-    return node.kind is OpKind.CAST and node.operands[0].type.dtype.is_float8
+            and source.kind in (OpKind.CAST, OpKind.MAX, OpKind.MIN))
 
 
 def aligned_index(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:

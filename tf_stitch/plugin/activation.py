@@ -11,7 +11,15 @@ from tf_stitch.messages import say
 from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.native.failed_builds import first_line
-from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_convolutions, keras_jit, partial_runs
+from tf_stitch.plugin import (
+    at_exit,
+    function_calls,
+    graph_hook,
+    keras_convolutions,
+    keras_float8,
+    keras_jit,
+    partial_runs,
+)
 from tf_stitch.plugin.held_variables import HeldVariables
 from tf_stitch.plugin.installed_tensorflow import check_version
 from tf_stitch.plugin.session import Session
@@ -54,6 +62,7 @@ def enable(config: StitchConfig | None = None) -> None:
         at_exit.callbacks.callback(interruption.end)
         keras_jit.resolve_auto_to_false()
         keras_convolutions.leave_xla_out_on_gpus()
+        keras_float8.optimize_graphs_of_e5m2()
         partial_runs.leave_alone()
         if config.short_calls:
             held = None if native is None else HeldVariables(native, session.not_held)
