@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.differential import patterns as p
 from tests.differential.attention_steps import B, Pair, Step, causal, dropped, masked, padding
 from tests.differential.runner import region
 from tf_stitch.ir.dtypes import DType
@@ -100,6 +101,27 @@ def test_scales_are_multiplied() -> None:
                                                 lambda d: B.mul(d, number(1.5)))).graph())
     assert fused is not None
     assert fused.scale == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_any_factor_of_a_gradient_may_have_the_scale(which: int) -> None:
+    """TensorFlow's optimizer moves it there: to probabilities for a ViT."""
+    batch, heads, length, size = 2, 2, 24, 32
+    q, k, v, do = (B.input(name, BF16, (batch, heads, length, size)) for name in ("q", "k", "v", "do"))
+
+    def scaled(one: int, node: Node) -> Node:
+        return B.mul(number(0.2), node) if one == which else node
+
+    exponentials = p.softmax(B.mul(B.cast(B.dot(q, k, False, True), F32), number(0.2)))
+    given = scaled(0, B.cast(B.dot(do, v, False, True), F32))
+    total = B.sum(B.mul(exponentials, given), [3], keepdims=True)
+    centred = scaled(1, B.sub(given, total))
+    gradient = B.cast(scaled(2, B.mul(scaled(3, exponentials), centred)), BF16)
+    weights = B.cast(exponentials, BF16)
+    ends = [B.dot(weights, v), B.dot(gradient, k), B.dot(gradient, q, True, False), B.dot(weights, do, True, False)]
+    fused = found(region("step", ends))
+    assert fused is not None
+    assert fused.scale == pytest.approx(0.2)
 
 
 def test_what_becomes_of_probabilities_is_not_plain() -> None:

@@ -45,7 +45,7 @@ class _Meaning:
 
     Attributes:
         scale: that scores, of which it is made, were multiplied by.
-        factor: that gradients were multiplied by.
+        factor: that probabilities and gradients were multiplied by.
         masked: scores were made of masked ones.
         zeroed: elements that the causal mask hides were made 0.
         exchanged: it is [keys, queries].
@@ -66,8 +66,8 @@ def plain_attention(trained: TrainedAttention) -> FusedAttention | None:
     if weights is None or gradient is None or weights.what is not _What.PROBABILITY \
             or gradient.what is not _What.GRADIENT or weights.exchanged or gradient.exchanged:
         return None
-    same = isclose(gradient.scale, weights.scale) and isclose(gradient.factor, weights.scale) \
-        and gradient.masked is weights.masked
+    same = weights.factor == 1.0 and isclose(gradient.scale, weights.scale) \
+        and isclose(gradient.factor, weights.scale) and gradient.masked is weights.masked
     if not same or ((weights.zeroed or gradient.zeroed) and not weights.masked):
         return None
     operands = trained.scores.queries, trained.scores.keys, trained.weights.keys, trained.weights.queries
@@ -87,8 +87,8 @@ _DIFFERENCES: dict[_Pair, _What] = {(_What.SCORE, _What.MOST): _What.BELOW, (_Wh
 _SUMS = {_What.EXPONENTIAL: _What.TOTAL, _What.PRODUCT: _What.SUM}
 _ZERO_WHERE_MASKED = (_What.PROBABILITY, _What.PRODUCT, _What.GRADIENT, _What.GIVEN)
 """What may be made 0 there: it is, or all that it is multiplied by is."""
-_OF_GRADIENTS = (_What.GIVEN, _What.PRODUCT, _What.SUM, _What.CENTRED, _What.GRADIENT)
-"""Made of gradients: a multiple of one is that of what is made of it."""
+_HAVE_FACTORS = (_What.PROBABILITY, _What.GIVEN, _What.PRODUCT, _What.SUM, _What.CENTRED, _What.GRADIENT)
+"""A multiple of one is that of what is made of it."""
 _OF_QUERIES = (_What.MOST, _What.TOTAL, _What.RECIPROCAL, _What.SUM)
 
 
@@ -168,7 +168,7 @@ def _scaled(meaning: _Meaning | None, factor: float | None) -> _Meaning | None:
     """A multiple of it, where that has a meaning. Masks hide scores that are scaled already."""
     if meaning is None or not factor:
         return None
-    if meaning.what in _OF_GRADIENTS:
+    if meaning.what in _HAVE_FACTORS:
         return replace(meaning, factor=meaning.factor * factor)
     if meaning.what is _What.SCORE and not meaning.masked:
         return replace(meaning, scale=meaning.scale * factor)
@@ -203,7 +203,7 @@ def _combined(one: _Meaning, other: _Meaning, table: dict[_Pair, _What]) -> _Mea
     free = _What.GIVEN in (one.what, other.what)
     if not free and not (isclose(one.scale, other.scale) and one.masked is other.masked):
         return None
-    factors = [x.factor for x in (one, other) if x.what in _OF_GRADIENTS] or [1.0]
-    if not isclose(factors[0], factors[-1]):
+    if table is _DIFFERENCES and not isclose(one.factor, other.factor):
         return None
-    return _Meaning(what, made.scale, factors[0], made.masked, one.zeroed or other.zeroed)
+    factor = one.factor if table is _DIFFERENCES else one.factor * other.factor
+    return _Meaning(what, made.scale, factor, made.masked, one.zeroed or other.zeroed)
