@@ -41,7 +41,7 @@ def number(value: float) -> Node:
 
 
 @pytest.mark.parametrize("step", [SQUARE, replace(SQUARE, keys=40), replace(SQUARE, keys_first=True),
-                                  replace(SQUARE, dtype=DType.F16)], ids=str)
+                                  replace(SQUARE, dtype=DType.F16)], ids=range(4))
 def test_without_a_mask(step: Step) -> None:
     fused = found(step.graph())
     assert fused is not None
