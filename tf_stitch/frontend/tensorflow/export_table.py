@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from tf_stitch.frontend.tensorflow import export_convolutions
+from tf_stitch.frontend.tensorflow import export_attention, export_convolutions
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
@@ -285,6 +285,11 @@ EXPORTS: dict[K, Export] = {
     K.CUMSUM: _scan(_raw.Cumsum),
     K.CUMPROD: _scan(_raw.Cumprod),
     K.DOT: _dot,
+    K.ATTENTION: export_attention.attention,
+    K.ATTENTION_LOG_SUM: export_attention.log_sum,
+    K.ATTENTION_QUERY_GRAD: export_attention.query_grad,
+    K.ATTENTION_KEY_GRAD: export_attention.key_grad,
+    K.ATTENTION_VALUE_GRAD: export_attention.value_grad,
     K.CONVOLUTION: export_convolutions.convolution,
     K.CONVOLUTION_INPUT_GRAD: export_convolutions.input_grad,
     K.CONVOLUTION_FILTER_GRAD: export_convolutions.filter_grad,
