@@ -53,9 +53,10 @@ def test_without_a_mask(step: Step) -> None:
     assert fused.value_grad.exchanged
 
 
-@pytest.mark.parametrize("keys_first", [False, True])
-def test_with_the_causal_mask(keys_first: bool) -> None:
-    fused = found(replace(SQUARE, score=causal(), keys_first=keys_first).graph())
+@pytest.mark.parametrize(("keys_first", "hidden"), [(False, -1e9), (True, -1e9), (False, float(BF16.numpy.type(-1e9))),
+                                                    (False, float("-inf"))])
+def test_with_the_causal_mask(keys_first: bool, hidden: float) -> None:
+    fused = found(replace(SQUARE, score=causal(0, hidden), keys_first=keys_first).graph())
     assert fused is not None
     assert fused.causal
 

@@ -19,9 +19,9 @@ from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.attention_gradient import TrainedAttention
 
-HIDDEN = -1e9
-"""Masked scores are at most this much: exponentials of what is seen are then so far above theirs that those are 0,
-unless all that a query sees is below a thousand million itself, which a fused kernel takes for seen nevertheless."""
+HIDDEN = -9e8
+"""Masked scores are at most this much, as -1e9 of bfloat16 is: exponentials of what is seen are so far above theirs
+that those are 0, unless all that a query sees is as low itself, which a fused kernel takes for seen nevertheless."""
 
 
 class _What(Enum):
@@ -87,8 +87,6 @@ _DIFFERENCES: dict[_Pair, _What] = {(_What.SCORE, _What.MOST): _What.BELOW, (_Wh
 _SUMS = {_What.EXPONENTIAL: _What.TOTAL, _What.PRODUCT: _What.SUM}
 _ZERO_WHERE_MASKED = (_What.PROBABILITY, _What.PRODUCT, _What.GRADIENT, _What.GIVEN)
 """What may be made 0 there: it is, or all that it is multiplied by is."""
-
-
 _OF_GRADIENTS = (_What.GIVEN, _What.PRODUCT, _What.SUM, _What.CENTRED, _What.GRADIENT)
 """Made of gradients: a multiple of one is that of what is made of it."""
 _OF_QUERIES = (_What.MOST, _What.TOTAL, _What.RECIPROCAL, _What.SUM)
