@@ -1,5 +1,5 @@
-"""Times attention in training on a GPU: each kernel of a forward and backward pass, and a train step of GPT-2 with and
-without gradients that compute scores anew.
+"""Times attention in training on a GPU: each kernel of a forward and backward pass, and a train step of GPT-2 with
+scores in memory, with gradients that compute them anew, and by a library's fused kernels.
 
     python -m tools.attention_training kernels
     python -m tools.attention_training model --layers=12 --batch=16 --length=256 --policy=mixed_bfloat16
@@ -61,15 +61,17 @@ def model(layers: int, width: int, heads: int, batch: int, length: int, policy: 
 
     from tf_stitch.compiler import pipeline
 
-    chosen = vars(pipeline)["attention_copies"]
+    copies, calls = vars(pipeline)["attention_copies"], vars(pipeline)["attentions_to_call"]
     net = _network(layers, width, heads, length, policy, dropout)
     ids = tf.random.uniform((batch, length), 0, 50257, tf.int32, seed=1)
     steps: dict[str, Callable[[Any], Any]] = {}
     has_gpu = bool(tf.config.list_physical_devices("GPU"))
-    for scale, name in ((1.5, "scores in memory"), (1.25, "scores computed anew")):
+    for scale, name in ((1.5, "scores in memory"), (1.25, "scores computed anew"), (0.75, "a library's calls")):
         steps[name] = _step(net, scale)
     for name, step in steps.items():
-        vars(pipeline)["attention_copies"] = chosen if name == "scores computed anew" else lambda graph, times: []
+        vars(pipeline)["attention_copies"] = copies if name == "scores computed anew" else lambda graph, times: []
+        vars(pipeline)["attentions_to_call"] = calls if name == "a library's calls" else (
+            lambda graph, device, times: [])
         if has_gpu:
             tf.config.experimental.reset_memory_stats("GPU:0")
         start = time.perf_counter()

@@ -55,6 +55,12 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         operands = [B.input(f"{name}:0", dtype, (2, 3, 3, 2)) for name in "xy"]
         attrs[oa.ConvolutionAttrs] = oa.ConvolutionAttrs(
             (1, 1), (1, 1), (1, 1), 1, () if kind is OpKind.CONVOLUTION else (3, 3))
+    elif OP_TABLE[kind].category is Category.ATTENTION:
+        if dtype not in (DType.F16, DType.BF16):
+            return None  # which no library computes
+        operands = [B.input(f"{name}:0", dtype, (2, 3, 5, 8)) for name in "qkvog"][:OP_TABLE[kind].arity]
+        operands += [B.input("s:0", DType.F32, (2, 3, 5))] if OP_TABLE[kind].arity > len(operands) else []
+        attrs[oa.AttentionAttrs] = oa.AttentionAttrs(1.0, True)
     try:
         return make_node(kind, operands, attrs[OP_TABLE[kind].attrs])
     except TypeRuleError:
@@ -76,7 +82,8 @@ def test_every_legal_elementwise_op_has_an_intrinsic(kind: OpKind, dtype: DType)
                           if i.category not in (Category.SOURCE, Category.EFFECT, Category.LOOP)])
 def test_every_op_alone_becomes_a_kernel(kind: OpKind, device: DeviceSpec) -> None:
     legal = [node for dtype in DType if (node := node_of(kind, dtype)) is not None]
-    if OP_TABLE[kind].category is Category.CONVOLUTION and library_of(legal[0], target_of(device).libraries) is None:
+    called = OP_TABLE[kind].category in (Category.CONVOLUTION, Category.ATTENTION)
+    if called and library_of(legal[0], target_of(device).libraries) is None:
         return  # stays TensorFlow's there
     assert legal, f"no dtype is legal for {kind.value}"
     for node in legal:

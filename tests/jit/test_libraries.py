@@ -18,7 +18,8 @@ from tf_stitch.targets import registry as targets
 class Native:
     """Says what loading libraries came to."""
 
-    def __init__(self, missing: str, cudnn_missing: str = "", nccl_missing: str = "") -> None:
+    def __init__(self, missing: str, cudnn_missing: str = "", nccl_missing: str = "", version: int = 91900) -> None:
+        self.version = version
         self.missing, self.cudnn_missing, self.nccl_missing = missing, cudnn_missing, nccl_missing
         self.asked = self.asked_for_cudnn = self.asked_for_nccl = 0
 
@@ -29,6 +30,9 @@ class Native:
     def load_cudnn(self, files: Sequence[str]) -> str:
         self.asked_for_cudnn += 1
         return self.cudnn_missing
+
+    def cudnn_version(self) -> int:
+        return self.version
 
     def load_nccl(self, files: Sequence[str]) -> str:
         self.asked_for_nccl += 1
@@ -114,3 +118,29 @@ def test_without_nccl_sums_over_gpus_stay_and_that_is_said_once() -> None:
     assert entry["reason"] == "no NCCL 2 library: they stay TensorFlow's collectives"
     assert libraries("auto", Native(""), Report()).has_nccl
     assert not libraries("auto", None, Report()).has_nccl
+
+
+@pytest.mark.parametrize(("native", "has"), [
+    (Native(""), True), (Native("", version=91600), True), (Native("", version=91500), False),
+    (Native("", "no cuDNN 9 library"), False), (None, False)],
+    ids=["9.19", "9.16", "9.15", "none", "no native op"])
+def test_a_newer_cudnn_has_fused_attention(native: Native | None, has: bool) -> None:
+    """Without it nothing is said: kernels of ours compute attentions."""
+    report = Report()
+    for scope, holds_matmuls in (("region", True), ("auto", True), ("ops", False)):
+        assert libraries(scope, native, report).has_fused_attention is (has and holds_matmuls)
+    assert report.document()["fallbacks"] == []
+
+
+def test_cudnn_is_asked_for_fused_attention_once() -> None:
+    native = Native("")
+    found = libraries("region", native, Report())
+    assert found.has_fused_attention
+    assert found.has_fused_attention
+    assert native.asked_for_cudnn == 1
+
+
+def test_without_cublas_there_is_no_fused_attention() -> None:
+    found = libraries("region", Native("no cuBLASLt library"), Report())
+    found.devices("GPU")
+    assert not found.has_fused_attention

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential import patterns as p
+from tests.differential.attention_steps import Step, causal
 from tf_stitch.compiler.shape_variants import OtherSizes
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
@@ -19,6 +20,8 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import Combine
+from tf_stitch.ir.text_format import format_graph
+from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.ir.types import Shape, Symbol
 from tf_stitch.jit import expected_kernels, placed_region, region_builder
 from tf_stitch.jit.build_budget import BuildBudget
@@ -27,6 +30,7 @@ from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS
 from tf_stitch.jit.tuner import Job
+from tf_stitch.libraries.attention import AttentionCall
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.report.dump import Dump
@@ -400,3 +404,28 @@ def test_what_is_not_built_in_time_is_pending(registry: RegionRegistry, monkeypa
     with pytest.raises(BuildPending):
         registry.build_later(number, CPU_ORDINAL, Key(True, shapes(registry, number, 7)), budget)
     assert said == [1]
+
+
+@pytest.mark.parametrize(("has", "aligned", "calls"), [(True, True, 2), (False, True, 0), (True, False, 0)])
+def test_a_train_step_calls_fused_attention_where_a_library_has_it(registry: RegionRegistry, has: bool, aligned: bool,
+                                                                    calls: int) -> None:
+    """Memory that may begin anywhere is not what the library reads."""
+    asked: list[bool] = []
+    registry._builder._fuses_attention = lambda: asked.append(True) or has  # type: ignore[func-returns-value]
+    text = format_graph(Step(DType.BF16, 16, 256, 256, 12, 64, score=causal()).graph())
+    for number, name in enumerate(("q", "k", "v", "do")):
+        text = text.replace(f"key={name},", f"key=i{number},")
+    graph = parse_graph(text)
+    inputs = tuple(f"x{i}:0" for i in range(len(graph.inputs())))
+    number = registry.register(RegionGraph(graph, ("a", "b"), inputs, (), {"b:0": 0}))
+    built = registry.build(number, 0, Key(aligned, shapes(registry, number, 0)))
+    assert built.compiled is not None
+    assert sum(isinstance(call.call, AttentionCall) for call in built.compiled.calls) == calls
+    assert built.device.fused_attention is (calls > 0)
+    assert asked == [True] * aligned
+
+
+def test_a_region_without_attention_asks_for_no_library(registry: RegionRegistry) -> None:
+    registry._builder._fuses_attention = pytest.fail  # type: ignore[assignment]
+    number = register(registry, normalised)
+    registry.build(number, 0, Key(True, shapes(registry, number, 16)))

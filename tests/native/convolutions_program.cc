@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cuda/cudnn.h"
+#include "cuda/cudnn_handles.h"
 #include "tensorflow/core/framework/types.h"
 
 bool deterministic = true;  // no proposal is tried

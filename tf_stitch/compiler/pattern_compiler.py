@@ -141,11 +141,11 @@ class PatternCompiler:
         """The pattern with its matmuls inlined, and what its outputs were before.
 
         Raises:
-            ScheduleError: a matmul too large for that, or a convolution.
+            ScheduleError: a matmul too large for that, or what libraries alone compute.
         """
         for node in pattern.nodes:
-            if node.category is Category.CONVOLUTION:
-                raise ScheduleError("a convolution is a library call of its own", node.loc)
+            if node.category in (Category.CONVOLUTION, Category.ATTENTION):
+                raise ScheduleError(f"{node.kind.value} is a library call of its own", node.loc)
         matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
         if not matmuls or attention_of(pattern) is not None or is_stitched(pattern, self.libraries):
             return pattern, {}

@@ -30,6 +30,7 @@ from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.planning.attention_calls import attentions_to_call
 from tf_stitch.planning.attention_choice import attention_copies
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.limited_patterns import limit_patterns
@@ -114,7 +115,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
     options = PassOptions(reuse, partial(matmuls_to_sum, times=times),
                           partial(faster_as_sum, libraries=target.libraries, profile=device.profile),
                           partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
-                          partial(attention_copies, times=times))
+                          partial(attention_copies, times=times),
+                          partial(attentions_to_call, device=device, times=times))
     return target.passes(device, options)
 
 

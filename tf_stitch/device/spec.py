@@ -50,6 +50,7 @@ class DeviceSpec:
         async_copies: threads can copy to shared memory beside other work.
         tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
         library_addend: time that a library call needs to read an addend, relative to a kernel's.
+        fused_attention: a library has fused kernels of attentions and their gradients, whose times are known.
     """
 
     name: str
@@ -73,6 +74,7 @@ class DeviceSpec:
     async_copies: bool = False
     tensor_cores: bool = False
     library_addend: float = 1.0
+    fused_attention: bool = False
 
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:

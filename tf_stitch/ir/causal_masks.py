@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -33,7 +35,7 @@ def causal_mask_of(scores: Node) -> CausalMask | None:
         return None
     mask, *sides = scores.operands
     for kept, other in ((True, sides[1]), (False, sides[0])):
-        value, ahead = _constant_of(other), _ahead(mask, kept, scores.type.dims[-2:])
+        value, ahead = constant_of(other), _ahead(mask, kept, scores.type.dims[-2:])
         if value is not None and ahead is not None and ahead < scores.type.dims[-1] - 1:
             return CausalMask(ahead, value)
     return None
@@ -56,6 +58,31 @@ def _ahead(mask: Node, kept: bool, positions: tuple[int, ...]) -> int | None:
 
 @lru_cache(maxsize=64)
 def _computed_ahead(mask: Node, kept: bool) -> int | None:
+    values = _computed(mask)
+    if values is None:
+        return None
+    queries, keys = np.nonzero((values == kept).reshape(-1, *values.shape[-2:]).any(axis=0))
+    return int((keys - queries).max(initial=-values.shape[-2]))
+
+
+def is_triangle(mask: Node, kept: bool) -> bool:
+    """Whether elements [..., queries, keys] of a mask are `kept` for keys up to the query's number, and for no others,
+    whatever the inputs are."""
+    while mask.kind is OpKind.LOGICAL_NOT or (mask.kind in (OpKind.BROADCAST, OpKind.RESHAPE)
+                                              and mask.operands[0].type.dims[-2:] == mask.type.dims[-2:]):
+        kept = kept != (mask.kind is OpKind.LOGICAL_NOT)
+        mask = mask.operands[0]
+    return mask.type.rank > 1 and _computed_triangle(mask, kept)
+
+
+@lru_cache(maxsize=64)
+def _computed_triangle(mask: Node, kept: bool) -> bool:
+    values = _computed(mask)
+    return values is not None and bool(((values == kept) == (np.tri(*values.shape[-2:]) > 0)).all())
+
+
+def _computed(mask: Node) -> NDArray[Any] | None:
+    """The mask's elements; None if inputs decide them, or too much would have to be computed."""
     graph = TensorGraph("mask", [("mask", mask)])
     nodes = graph.nodes()
     inputs = any(node.category is Category.SOURCE and node.kind not in (OpKind.CONSTANT, OpKind.IOTA, OpKind.EXTENT)
@@ -63,9 +90,7 @@ def _computed_ahead(mask: Node, kept: bool) -> int | None:
     if inputs or len(nodes) > MOST_NODES or any(map(_changes, nodes)) or \
             max(node.type.numel for node in nodes) > MOST_ELEMENTS:
         return None
-    values = interpret(graph, {})["mask"]
-    queries, keys = np.nonzero((values == kept).reshape(-1, *values.shape[-2:]).any(axis=0))
-    return int((keys - queries).max(initial=-values.shape[-2]))
+    return interpret(graph, {})["mask"]
 
 
 def _changes(node: Node) -> bool:
@@ -81,7 +106,7 @@ def _widens(cast: Node) -> bool:
     return given.is_float and cast.type.dtype.is_float and given.size < cast.type.dtype.size
 
 
-def _constant_of(node: Node) -> float | None:
+def constant_of(node: Node) -> float | None:
     """The value of all elements, if they are constant and the same."""
     while node.kind in (OpKind.BROADCAST, OpKind.RESHAPE):
         node = node.operands[0]

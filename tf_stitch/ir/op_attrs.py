@@ -202,6 +202,20 @@ class ConvolutionAttrs(Attrs):
 
 
 @dataclass(frozen=True)
+class AttentionAttrs(Attrs):
+    """Of an attention, softmax(scale q k^T) v, and its gradients.
+
+    Attributes:
+        causal: query i sees keys 0 to i; the others weigh 0.
+        rows_outside: the result is [batch, rows, heads, columns], not [batch, heads, rows, columns].
+    """
+
+    scale: float
+    causal: bool
+    rows_outside: bool = field(default=False, metadata=RARE)
+
+
+@dataclass(frozen=True)
 class ScanAttrs(Attrs):
     """Running sum, or product, along the last axis."""
 

@@ -104,6 +104,12 @@ class OpKind(Enum):
     CONVOLUTION = "convolution"
     CONVOLUTION_INPUT_GRAD = "convolution_input_grad"
     CONVOLUTION_FILTER_GRAD = "convolution_filter_grad"
+    # attentions whose scores nobody else needs, and their gradients
+    ATTENTION = "fused_attention"
+    ATTENTION_LOG_SUM = "attention_log_sum"
+    ATTENTION_QUERY_GRAD = "attention_query_grad"
+    ATTENTION_KEY_GRAD = "attention_key_grad"
+    ATTENTION_VALUE_GRAD = "attention_value_grad"
     # unrolled when sizes are known
     LOOP = "loop"
 
@@ -121,6 +127,7 @@ class Category(Enum):
     SCATTER = "scatter"
     CONTRACTION = "contraction"
     CONVOLUTION = "convolution"
+    ATTENTION = "fused_attention"
     EFFECT = "effect"
     LOOP = "loop"
 
@@ -130,5 +137,5 @@ class Category(Enum):
 COLLECTED = (Category.REDUCTION, Category.SCAN, Category.SCATTER)
 """Whose elements are made of many others, so that no kernel computes them in passing."""
 
-CALLED = (Category.CONTRACTION, Category.CONVOLUTION)
+CALLED = (Category.CONTRACTION, Category.CONVOLUTION, Category.ATTENTION)
 """What library calls compute, from memory to memory."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_stitch.ir import attention_reference as attention
 from tf_stitch.ir import convolution_reference as conv
 from tf_stitch.ir import numpy_reference as ref
 from tf_stitch.ir import op_attrs as oa
@@ -54,6 +55,10 @@ def _reduction(type_rule: rule.TypeRule, function: Callable[..., Any],
 
 def _convolution(type_rule: rule.TypeRule, function: Callable[..., Any]) -> OpInfo:
     return OpInfo(2, Category.CONVOLUTION, type_rule, function, oa.ConvolutionAttrs)
+
+
+def _attention(arity: int, type_rule: rule.TypeRule, function: Callable[..., Any]) -> OpInfo:
+    return OpInfo(arity, Category.ATTENTION, type_rule, function, oa.AttentionAttrs)
 
 
 _K = OpKind
@@ -142,6 +147,11 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.CONVOLUTION: _convolution(rule.convolution, conv.convolution),
     _K.CONVOLUTION_INPUT_GRAD: _convolution(rule.convolution_input_grad, conv.input_grad),
     _K.CONVOLUTION_FILTER_GRAD: _convolution(rule.convolution_filter_grad, conv.filter_grad),
+    _K.ATTENTION: _attention(3, rule.attention, attention.attended),
+    _K.ATTENTION_LOG_SUM: _attention(2, rule.attention_log_sum, attention.log_sum),
+    _K.ATTENTION_QUERY_GRAD: _attention(6, rule.attention_query_grad, attention.query_grad),
+    _K.ATTENTION_KEY_GRAD: _attention(6, rule.attention_key_grad, attention.key_grad),
+    _K.ATTENTION_VALUE_GRAD: _attention(6, rule.attention_key_grad, attention.value_grad),
     _K.CUMSUM: OpInfo(1, Category.SCAN, rule.scan, ref.cumsum, oa.ScanAttrs, 2),
     _K.CUMPROD: OpInfo(1, Category.SCAN, rule.scan, ref.cumprod, oa.ScanAttrs, 2),
     _K.SCATTER: OpInfo(3, Category.SCATTER, rule.scatter, ref.scatter, oa.ScatterAttrs, 2),

@@ -84,6 +84,8 @@ def _value(annotation: str, text: str, result: TensorType) -> object:
         return oa.Combine(text)
     if annotation == "bool":
         return {"True": True, "False": False}[text]
+    if annotation == "float":
+        return float(text)
     if annotation == "int":
         return int(text)
     if annotation in ("Shape", "tuple[int, ...]"):

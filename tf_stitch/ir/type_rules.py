@@ -333,3 +333,49 @@ def _group(channels: Dim, groups: int) -> int:
     if isinstance(channels, Symbol) or channels % groups:
         raise TypeRuleError(f"{channels} channels do not fall into {groups} groups")
     return channels // groups
+
+
+def attention(types: Types, attrs: oa.Attrs) -> TensorType:
+    """Queries [batch, heads, queries, columns], keys and values [batch, heads, keys, columns] -> as queries."""
+    queries, keys, values = types
+    _require_attention(queries, keys, values)
+    return _attended(queries, attrs)
+
+
+def attention_log_sum(types: Types, attrs: oa.Attrs) -> TensorType:
+    """Queries, keys -> float32 [batch, heads, queries]."""
+    queries, keys = types
+    _require_attention(queries, keys, keys)
+    return TensorType(DType.F32, queries.shape[:-1])
+
+
+def attention_query_grad(types: Types, attrs: oa.Attrs) -> TensorType:
+    """Queries, keys, values, the result and its gradient as queries, the log sum -> gradient of queries."""
+    _require_attention_grad(types)
+    return _attended(types[0], attrs)
+
+
+def attention_key_grad(types: Types, attrs: oa.Attrs) -> TensorType:
+    """As attention_query_grad -> gradient of keys, or of values."""
+    _require_attention_grad(types)
+    return _attended(types[1], attrs)
+
+
+def _attended(rows: TensorType, attrs: oa.Attrs) -> TensorType:
+    batch, heads, length, columns = rows.shape
+    outside = cast(oa.AttentionAttrs, attrs).rows_outside
+    return TensorType(rows.dtype, (batch, length, heads, columns) if outside else rows.shape)
+
+
+def _require_attention(queries: TensorType, keys: TensorType, values: TensorType) -> None:
+    _require(queries.dtype is keys.dtype is values.dtype and queries.dtype.is_float, f"types of {queries} and {keys}")
+    _require(queries.rank == keys.rank == 4, f"ranks of an attention: {queries} and {keys}")
+    _require(queries.shape[:2] == keys.shape[:2] and queries.shape[3] == keys.shape[3] and keys.shape == values.shape,
+             f"{queries}, {keys} and {values} do not fit attention")
+
+
+def _require_attention_grad(types: Types) -> None:
+    queries, keys, values, result, grad, log_sum = types
+    _require_attention(queries, keys, values)
+    _require(result == grad == queries, f"{result} and {grad} are no results of {queries}")
+    _require(log_sum == TensorType(DType.F32, queries.shape[:-1]), f"{log_sum} is of no rows of {queries}")

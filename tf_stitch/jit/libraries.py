@@ -16,6 +16,8 @@ SCOPES: dict[str, Scope] = {
     "region": {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL},
 }
 """TF_STITCH_SCOPE -> device types whose regions may hold library calls, and which."""
+FUSED_ATTENTION = 91600
+"""cuDNN's version from which gradients of attentions take any number of keys; 9.10.0 and 9.10.1 have wrong ones."""
 CONVOLUTIONS = "convolution"
 """The name of the library that has them."""
 
@@ -65,6 +67,14 @@ class Libraries:
         if convolutions and graph_device == "GPU" and "GPU" in self._devices and self._has_cudnn:
             return scope_of(self._scope, convolutions=True)
         return self._devices
+
+    @cached_property
+    def has_fused_attention(self) -> bool:
+        """Whether calls of a library may compute attentions and their gradients on GPUs where regions hold all
+        matmuls. Without it kernels do, and nothing is said."""
+        if self._native is None or self._devices.get("GPU") not in (Matmuls.ALL, Matmuls.ALL_AND_CONVOLUTIONS):
+            return False
+        return not self._native.load_cudnn(cudnn_files()) and self._native.cudnn_version() >= FUSED_ATTENTION
 
     @cached_property
     def has_nccl(self) -> bool:

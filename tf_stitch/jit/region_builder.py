@@ -27,6 +27,7 @@ from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
 from tf_stitch.messages import log
+from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
@@ -92,11 +93,12 @@ class RegionBuilder:
 
     Args:
         behind: does what no run waits for.
+        fuses_attention: whether a library is at hand that computes attentions and their gradients on GPUs.
     """
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache, plans: KernelCache,
-                 behind: Prebuilder) -> None:
-        self._behind = behind
+                 behind: Prebuilder, fuses_attention: Callable[[], bool]) -> None:
+        self._behind, self._fuses_attention = behind, fuses_attention
         self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
         self._tuned: dict[int, TunedTemplates] = {}
@@ -236,8 +238,13 @@ class RegionBuilder:
         return Built(None, executable, words, host, device, place.aligned, self._times(place.device),
                      self._templates(place.device), (), "", compiled.seconds, images)
 
-    def _options(self, place: PlacedRegion) -> CompileOptions:
+    def _options(self, place: PlacedRegion, graph: TensorGraph | None = None) -> CompileOptions:
+        """Args:
+            graph: what is compiled for sizes at hand; None: for sizes that change.
+        """
         device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
+        if graph is not None and place.aligned and may_call(graph, device) and self._fuses_attention():
+            device = replace(device, fused_attention=True)
         plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=Stitching(self._config.matmuls))
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))
@@ -311,7 +318,7 @@ class RegionBuilder:
             return f"region_{number}_{self._compiled[number] - 1}"
 
     def _compile(self, place: PlacedRegion, graph: TensorGraph) -> Built:
-        options, stem = self._options(place), self._new_stem(place.number)
+        options, stem = self._options(place, graph), self._new_stem(place.number)
         target = target_of(options.device)
         dump = RegionDump(self._dump, stem)
         dump.graph(graph)

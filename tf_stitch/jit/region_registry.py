@@ -71,7 +71,8 @@ class Key:
 class RegionRegistry:
     """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
 
-    def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump,
+                 fuses_attention: Callable[[], bool] = lambda: False) -> None:
         self._config, self._report, self._dump = config, report, dump
         self._fuel = PatternFuel(config.fuel)
         self._regions: dict[int, RegionGraph] = {}
@@ -89,7 +90,8 @@ class RegionRegistry:
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
         self.functions = KernelCache(config.cache_dir / "functions")
-        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder)
+        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder,
+                                      fuses_attention)
         self._said = self.cache.problem
         if self._said:
             report.fallback("cache", str(config.cache_dir), self._said, "kernels are built anew in each process")

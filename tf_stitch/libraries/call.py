@@ -33,7 +33,7 @@ class FusedNodes(Protocol):
 
 
 class LibraryCall(ABC):
-    """A call as data: sizes, layouts, what it computes. Its arguments are operands and, last, the result.
+    """A call as data: sizes, layouts, what it computes. Its arguments are operands and, last, the results.
 
     Attributes:
         record: its words in an executable; members come from attributes of the same names, or from `members`.

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.libraries.attention import ATTENTION
 from tf_stitch.libraries.call import Library, LibraryCall
 from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.gemm import GEMM
 
-LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN)
+LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN, ATTENTION)
 
 
 def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:

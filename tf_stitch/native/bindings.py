@@ -256,6 +256,10 @@ class OpLibrary:
         """As load_cublas_lt, of cuDNN."""
         return str(self._library.tfs_load_cudnn("\n".join(files).encode()).decode(errors="replace"))
 
+    def cudnn_version(self) -> int:
+        """Of the cuDNN that is loaded, as 91900 for 9.19; 0: none is."""
+        return int(self._library.tfs_cudnn_version())
+
     def load_nccl(self, files: Sequence[str]) -> str:
         """As load_cublas_lt, of NCCL."""
         return str(self._library.tfs_load_nccl("\n".join(files).encode()).decode(errors="replace"))

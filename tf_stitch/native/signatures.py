@@ -42,6 +42,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_stat": (c.c_int64, [c.c_int]),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
         "tfs_load_cudnn": (c.c_char_p, [c.c_char_p]),
+        "tfs_cudnn_version": (c.c_int64, []),
         "tfs_load_nccl": (c.c_char_p, [c.c_char_p]),
         "tfs_set_graphs": (None, [c.c_int, c.c_int]),
         "tfs_visit_graphs": (None, [GRAPHS_CALLBACK]),

@@ -74,14 +74,31 @@ def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
     for trained in attentions:
         if not all(map(is_large_matmul, trained.matmuls)):
             continue
-        parts = [*([matmul] for matmul in trained.matmuls), trained.forward, trained.backward]
-        patterns = (make_pattern(part, users, wanted, free) for part in parts)
-        apart = sum(times.exact(pattern) or 0.0 for pattern in patterns)
         copies = copies_for(trained)
         anew = _time_with(graph, trained, copies, times)
-        if anew is not None and anew * MISSED < apart:
+        if anew is not None and anew * MISSED < _time_apart(trained, users, wanted, free, times):
             found += copies
     return found
+
+
+def microseconds_now(graph: TensorGraph, trained: TrainedAttention, users: dict[Node, list[Node]],
+                     wanted: frozenset[Node], times: PatternTimes) -> float:
+    """What an attention and its gradients take by the better of both ways, with scores in memory and without.
+
+    Args:
+        users: of every node of the graph.
+        wanted: live-out values of the graph.
+    """
+    apart = _time_apart(trained, users, wanted, free_nodes(graph.nodes()), times)
+    anew = _time_with(graph, trained, copies_for(trained), times)
+    return apart if anew is None else min(apart, anew * MISSED)
+
+
+def _time_apart(trained: TrainedAttention, users: dict[Node, list[Node]], wanted: frozenset[Node],
+                free: frozenset[Node], times: PatternTimes) -> float:
+    """Microseconds of the library's calls and two kernels between them, with scores in memory."""
+    parts = [*([matmul] for matmul in trained.matmuls), trained.forward, trained.backward]
+    return sum(times.exact(make_pattern(part, users, wanted, free)) or 0.0 for part in parts)
 
 
 def copies_for(trained: TrainedAttention) -> list[Copies]:

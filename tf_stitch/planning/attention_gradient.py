@@ -123,12 +123,20 @@ class TrainedAttention:
         matmuls: all six.
         forward: what is made of scores alone, reductions too, operands first; without matmuls.
         backward: what is made of the gradient of weights, too.
+        scores, weights: the matmuls of the scores and of the gradient of what weighs values.
+        result, query, key, value: what weights and gradients of scores are multiplied by rows for.
         for_queries, for_keys: what the kernels of the gradient have to have copies of; users of those copies, besides.
     """
 
     matmuls: tuple[Node, ...]
     forward: tuple[Node, ...]
     backward: tuple[Node, ...]
+    scores: Factor
+    weights: Factor
+    result: Sum
+    query: Sum
+    key: Sum
+    value: Sum
     for_queries: tuple[Node, ...]
     of_queries: tuple[Node, ...]
     for_keys: tuple[Node, ...]

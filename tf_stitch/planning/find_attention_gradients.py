@@ -284,7 +284,8 @@ def _trained(around: _Around) -> TrainedAttention | None:
     again = _down_to_rows((key.weights, value.weights), inside)
     for_keys = tuple(n for n in inside if n in again)
     return TrainedAttention((scores, result.matmul, value.matmul, weights, query.matmul, key.matmul), forward, backward,
-                            for_queries, tuple(n for n in inside if n in later), for_keys, (key.matmul, value.matmul))
+                            around.scores, around.weights, result, query, key, value, for_queries,
+                            tuple(n for n in inside if n in later), for_keys, (key.matmul, value.matmul))
 
 
 def _made_of(start: Node, inside: Sequence[Node]) -> set[Node]:

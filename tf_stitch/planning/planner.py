@@ -16,6 +16,7 @@ from tf_stitch.ir.text_format import structural_key
 from tf_stitch.libraries.call import Library
 from tf_stitch.planning import ilp_solver
 from tf_stitch.planning.attention_choice import chosen_attentions
+from tf_stitch.planning.called_attention import called_attentions
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.decomposition import decompose, inner_edges
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
@@ -115,7 +116,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
     place = {node: p for p, node in enumerate(work)}
-    groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
+    groups = [tuple(place[node] for node in attention.nodes) for attention in (*attentions, *called_attentions(nodes))]
     taken = {p for group in groups for p in group}
     levels = find_levels(nodes, partial(needs_library, libraries=libraries), wanted)
     parts = decompose(work, needs, facts.free, levels, libraries)

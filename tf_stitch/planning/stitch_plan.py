@@ -13,10 +13,12 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.ir.strided_view import path_to
 from tf_stitch.ir.symbolic_dims import SymbolicDim
+from tf_stitch.libraries.attention import ATTENTION
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES, library_of
 from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
 from tf_stitch.planning.attention_gradient import AttentionGradient
+from tf_stitch.planning.called_attention import CalledAttention, called_attentions
 from tf_stitch.planning.find_attention_gradients import gradient_to
 from tf_stitch.planning.solver_report import SolverReport
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
@@ -36,7 +38,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     (a learning rate, a bias correction), windows, which repeat what memory holds, reshapes beside matmuls and for
     lookups, which take memory as it lies, and transposes (of some libraries slices, too) that only matmuls read, at the
     distances of what lies in memory. So do the kernels of attentions, which make masks that nobody else reads
-    themselves. They belong to no pattern.
+    themselves, and calls that compute attentions. They belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
@@ -53,13 +55,13 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
             free.add(node)
         if node.kind is OpKind.RESHAPE and (view_of(node).category in CALLED or looked_up_alone(node, users)):
             free.add(node)
-        elif node.category in CALLED:
+        elif node.category in CALLED and node.category is not Category.ATTENTION:
             free.update(view for operand in node.operands for view in _views(operand))
     readers = [(node, library) for node in nodes if is_large_matmul(node)
                and (library := library_of(node, libraries)) is not None]
     free -= {element for node in nodes if node.category in CALLED for element in _single_elements(node)}
     free |= views_for_matmuls(readers, nodes, users, lambda node: node in wanted and _is_memory(node), free)
-    free |= _of_attentions(list(attentions), nodes, users, free)
+    free |= _of_attentions(list(attentions), list(called_attentions(nodes)), nodes, users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
 
 
@@ -76,18 +78,20 @@ def _single_elements(called: Node) -> Iterator[Node]:
                 yield node
 
 
-def _of_attentions(attentions: Sequence[AttentionKernel], nodes: Sequence[Node], users: dict[Node, list[Node]],
-                   free: set[Node]) -> set[Node]:
-    """Views and elements that only kernels of attention read, and results of theirs by another shape. What one of the
-    kernels cannot read as it lies is no view."""
+def _of_attentions(kernels: Sequence[AttentionKernel], calls: Sequence[CalledAttention], nodes: Sequence[Node],
+                   users: dict[Node, list[Node]], free: set[Node]) -> set[Node]:
+    """Views that only kernels and calls of attention read, elements that only kernels do, and results of all these by
+    another shape. What one of them cannot read as it lies is no view."""
+    attentions: list[AttentionKernel | CalledAttention] = [*kernels, *calls]
     if not attentions:
         return set()
-    inside = {node for attention in attentions for node in attention.nodes}
+    inside = {node for attention in kernels for node in attention.nodes}
     operands = [operand for attention in attentions for operand in attention.operands]
-    views = views_of(operands, inside, users, free)
+    called = {operand for call in calls for operand in call.operands}
+    views = views_of(operands, inside | {node for call in calls for node in call.nodes}, users, free)
     for operand in operands:
         memory, path = memory_of(operand, free | views)
-        if not reads_rows(operand, path, memory):
+        if not reads_rows(operand, path, memory) or (path and operand in called and not ATTENTION.reads(path)):
             views -= set(path)
     results = {result for attention in attentions for result in attention.results}
     reshaped = {node for node in nodes if node.kind is OpKind.RESHAPE and view_of(node) in results}
@@ -164,8 +168,8 @@ def is_large_matmul(node: Node) -> bool:
 
 
 def is_large(node: Node) -> bool:
-    """What only a library call computes, where there is one: a convolution, or a matmul that is not small."""
-    return node.category is Category.CONVOLUTION or is_large_matmul(node)
+    """What only a library call computes, where there is one: a convolution, an attention, a matmul of many terms."""
+    return node.category in (Category.CONVOLUTION, Category.ATTENTION) or is_large_matmul(node)
 
 
 def needs_library(node: Node, libraries: Sequence[Library]) -> bool:

@@ -83,10 +83,10 @@ class Session:
             try_folder(config.report_dir)
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
         self._dump = Dump(config.dump_dir)
-        self.registry = RegionRegistry(config, self.report, self._dump)
+        self._libraries = Libraries(config.scope, native, self.report)
+        self.registry = RegionRegistry(config, self.report, self._dump, lambda: self._libraries.has_fused_attention)
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
         self._controls = Controls(config)
-        self._libraries = Libraries(config.scope, native, self.report)
         if native is not None:
             native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()

@@ -122,7 +122,8 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
             if not _update_input(plan, node, output_number, live_out):
                 _store_live_out(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
-    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, BoundCall)}
+    copied, by_calls = _copied_variables(graph), {
+        node for w in kernels if isinstance(w, BoundCall) for node, mode in w.arguments if mode is k.Mode.WRITE}
     number = {handle: i for i, handle in enumerate(variables)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):

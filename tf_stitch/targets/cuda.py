@@ -12,6 +12,7 @@ from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.libraries.attention import ATTENTION as ATTENTION_CALLS
 from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
@@ -22,6 +23,7 @@ from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
 from tf_stitch.targets.target import LARGE, Emission, PassOptions, Target
+from tf_stitch.transforms.attentions_to_calls import AttentionsToCalls
 from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
 from tf_stitch.transforms.convolutions_to_matmuls import ConvolutionsToMatmuls
 from tf_stitch.transforms.copy_outputs import CopyOutputs
@@ -61,6 +63,8 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
+        AttentionsToCalls(options.to_call),
+        SimplifyMovement(),  # heads that layers exchange with rows
         PrivateCopies(options.for_gradients),  # from here on no equal nodes become one
         PadMatmuls(options.to_pad),  # after all that looks for matmuls and what is around them
         MatmulsToKernels(options.to_kernel),
@@ -84,5 +88,5 @@ def _times_apart(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec
     return time_apart_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
-CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN), _passes,
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN, ATTENTION_CALLS), _passes,
                      Emission(cuda_launches, _render, join_cuda, _UNIT), build_cuda, resources_of, _times, _times_apart)

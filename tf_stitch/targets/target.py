@@ -11,6 +11,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered, parts_of
 from tf_stitch.families.family import KernelFamily
 from tf_stitch.ir.copies import Copies
+from tf_stitch.ir.fused_attentions import FusedAttention
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import Library
@@ -36,6 +37,7 @@ class PassOptions:
         to_kernel: matmuls of a graph that a kernel of ours multiplies in less time than a library.
         to_pad: matmuls of a graph that a library is faster with on zeros added to their rows.
         for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
+        to_call: attentions of a graph that a library computes, with their gradients.
     """
 
     reuse: Reuse
@@ -44,6 +46,7 @@ class PassOptions:
     to_kernel: Callable[[TensorGraph], set[Node]]
     to_pad: Callable[[TensorGraph], set[Node]]
     for_gradients: Callable[[TensorGraph], Sequence[Copies]]
+    to_call: Callable[[TensorGraph], Sequence[FusedAttention]]
 
 
 @dataclass(frozen=True)

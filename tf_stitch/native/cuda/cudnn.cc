@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "cuda/cudnn_descriptor.h"
+#include "cuda/cudnn_handles.h"
 #include "cuda/gpu_timer.h"
 #include "op/recently_used.h"
 #include "op/element_types.h"
@@ -26,18 +26,10 @@ constexpr float kWorthMemory = 0.9F;  // of the time of what fits the usual scra
 // anew by the next executable that wants it.
 constexpr std::size_t kMostConvolutions = 512;
 
-// A handle enqueues into one stream at a time.
-struct SharedHandle {
-  std::mutex mutex;
-  DnnHandle handle = nullptr;
-};
-
 struct State {
   using Key = std::tuple<CUcontext, ConvolutionSpec, unsigned, unsigned, std::size_t, std::size_t, bool, bool>;
 
   std::mutex mutex;
-  DnnLibrary library;
-  std::map<CUcontext, SharedHandle> handles;
   RecentlyUsed<Key, std::shared_ptr<DeviceCall>> convolutions{kMostConvolutions};
 };
 
@@ -349,16 +341,10 @@ std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec) {
   return std::make_shared<ConvolutionCall>(spec);
 }
 
-std::string LoadCudnn(const std::vector<std::string>& candidates) {
-  State& state = Global();
-  std::lock_guard<std::mutex> lock(state.mutex);
-  if (!state.library.error.empty()) state.library = LoadDnnLibrary(candidates);
-  return state.library.error;
-}
-
 std::string FindConvolution(CUcontext context, const ConvolutionSpec& spec, const CallSite& site,
                             std::shared_ptr<DeviceCall>* call) {
-  const std::string missing = LoadCudnn({});
+  Cudnn dnn;
+  const std::string missing = FindCudnn(context, &dnn);
   if (!missing.empty()) return missing;
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
@@ -368,12 +354,7 @@ std::string FindConvolution(CUcontext context, const ConvolutionSpec& spec, cons
     *call = *known;
     return "";
   }
-  SharedHandle& handle = state.handles[context];
-  if (handle.handle == nullptr) {
-    const std::string error = DnnFailed("cudnnCreate", state.library.Create(&handle.handle));
-    if (!error.empty()) return error;
-  }
-  auto made = std::make_shared<Convolution>(state.library, &handle, spec, site, tf32, deterministic);
+  auto made = std::make_shared<Convolution>(*dnn.library, dnn.handle, spec, site, tf32, deterministic);
   const std::string error = made->Prepare();
   if (!error.empty()) return error;
   state.convolutions.Keep(key, made);

@@ -61,6 +61,12 @@ enum class ConvolutionPass : std::int64_t {
   kFilterGradient = 2,
 };
 
+// An attention, or its gradients.
+enum class AttentionPass : std::int64_t {
+  kForward = 0,
+  kGradient = 1,
+};
+
 // Calls a CPU kernel.
 struct HostLaunchWords {
   tfs_cpu_kernel kernel;
@@ -221,23 +227,67 @@ struct ConvolutionSpec {
   }
 };
 
+// softmax(scale q k^T) v of queries [batch, heads, queries, columns], keys and values [batch, heads, keys, columns];
+// or the gradients of these three. Arguments are queries, keys, values, and for gradients the result, its gradient
+// and the log sums; then those of the results that are wanted: the result and log sums (float32 [batch, heads,
+// queries]: of each query the logarithm of the sum of its scores' exponentials), or gradients of queries, keys,
+// values. All matrices have a layout, also results that are not wanted: elements before the first, and from one
+// batch, head and row to the next.
+struct AttentionSpec {
+  AttentionPass pass;
+  int type;  // tensorflow::DataType
+  std::int64_t batch;
+  std::int64_t heads;
+  std::int64_t queries;
+  std::int64_t keys;
+  std::int64_t columns;
+  std::int64_t scale;  // the bits of a float
+  bool causal;  // query i sees keys 0 to i
+  unsigned results;  // that are wanted, as bits
+  std::vector<std::int64_t> layouts;
+
+  auto Tie() const { return std::tie(pass, type, batch, heads, queries, keys, columns, scale, causal, results, layouts); }
+  bool operator<(const AttentionSpec& other) const { return Tie() < other.Tie(); }
+
+  template <typename Reader>
+  static AttentionSpec Read(Reader& reader) {
+    AttentionSpec words{};
+    words.pass = static_cast<AttentionPass>(reader.Ranged("AttentionSpec.pass", 0, 1));
+    words.type = static_cast<int>(reader.Ranged("AttentionSpec.type", 1, 1000));
+    words.batch = reader.Ranged("AttentionSpec.batch", 1, 2147483647);
+    words.heads = reader.Ranged("AttentionSpec.heads", 1, 2147483647);
+    words.queries = reader.Ranged("AttentionSpec.queries", 1, 2147483647);
+    words.keys = reader.Ranged("AttentionSpec.keys", 1, 2147483647);
+    words.columns = reader.Ranged("AttentionSpec.columns", 1, 2147483647);
+    words.scale = reader.Ranged("AttentionSpec.scale", 0, 4294967295);
+    words.causal = reader.Ranged("AttentionSpec.causal", 0, 1) == 1;
+    words.results = static_cast<unsigned>(reader.Ranged("AttentionSpec.results", 1, 7));
+    words.layouts = reader.Numbers("AttentionSpec.layouts", 0, 281474976710656);
+    return words;
+  }
+};
+
 // Which library a call is of.
 enum class LibraryCode : std::int64_t {
   kGemm = 0,
   kConvolution = 1,
+  kFusedAttention = 2,
 };
 
 // The call of a record; throws std::invalid_argument where that makes no sense.
 std::shared_ptr<const LibraryCall> MakeCall(const GemmSpec& spec);
 std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec);
+std::shared_ptr<const LibraryCall> MakeCall(const AttentionSpec& spec);
 
 template <typename Reader>
 std::shared_ptr<const LibraryCall> ReadCall(Reader& reader) {
-  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 1))) {
+  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 2))) {
     case LibraryCode::kGemm:
       return MakeCall(GemmSpec::Read(reader));
     case LibraryCode::kConvolution:
       return MakeCall(ConvolutionSpec::Read(reader));
+    case LibraryCode::kFusedAttention:
+      return MakeCall(AttentionSpec::Read(reader));
   }
   return nullptr;
 }

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <sstream>
 
-#include "cuda/cudnn.h"
+#include "cuda/cudnn_handles.h"
 #include "cuda/nccl_library.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
@@ -139,6 +139,8 @@ TFS_EXPORT const char* tfs_load_cudnn(const char* files) {
   error = tf_stitch::LoadCudnn(Lines(files));
   return error.c_str();
 }
+
+TFS_EXPORT std::int64_t tfs_cudnn_version() { return static_cast<std::int64_t>(tf_stitch::CudnnVersion()); }
 
 TFS_EXPORT void tfs_set_graphs(int limit, int programmatic) { tf_stitch::SetGraphs(limit, programmatic != 0); }
 

@@ -1,0 +1,44 @@
+"""An attention and its gradients that are to be operations of their own (OpKind.ATTENTION and those after it), as the
+matmuls that they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Matrices [batch, heads, rows, columns]; `exchanged`: the node is [batch, heads, columns, rows]."""
+
+    node: Node
+    exchanged: bool
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Static: [batch, heads, rows, columns]."""
+        *outer, rows, columns = self.node.type.dims
+        return (*outer, columns, rows) if self.exchanged else (*outer, rows, columns)
+
+
+@dataclass(frozen=True)
+class FusedAttention:
+    """softmax(scale q k^T) v, and its gradients.
+
+    Attributes:
+        causal: queries see keys up to their own number.
+        result, grad: softmax(scale q k^T) v, a matmul, and its gradient.
+        query_grad, key_grad, value_grad: matmuls.
+    """
+
+    scale: float
+    causal: bool
+    queries: Matrices
+    keys: Matrices
+    values: Matrices
+    result: Matrices
+    grad: Matrices
+    query_grad: Matrices
+    key_grad: Matrices
+    value_grad: Matrices
