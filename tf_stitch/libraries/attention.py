@@ -41,7 +41,7 @@ RESULTS = {AttentionPass.FORWARD: (OpKind.ATTENTION, OpKind.ATTENTION_LOG_SUM),
 """What one call can give."""
 _TILE = 128
 _US = {AttentionPass.FORWARD: (5.2, 0.0, 1.23e-8), AttentionPass.GRADIENT: (11.0, 4.0e-6, 3.28e-8)}
-"""Microseconds of the least, of each element of queries, and of each of the products of which a score is the sum, by
+"""Microseconds of the least, of each element of queries, and of each of the terms of which a score is the sum, by
 tiles of as many queries and keys, without those that a causal mask hides: within 16 % of what cuDNN 9.19 took at five
 shapes on an H200 (docs/decisions/attention.md)."""
 _PASSES = {kind: pass_ for pass_, kinds in RESULTS.items() for kind in kinds}
@@ -255,9 +255,9 @@ def call_us(kind: AttentionPass, matrices: int, queries: int, keys: int, columns
     """
     rows, others = -(-queries // _TILE), -(-keys // _TILE)
     tiles = rows * (rows + 1) // 2 if causal else rows * others
-    least, per_element, per_product = _US[kind]
+    least, per_element, per_term = _US[kind]
     elements = matrices * queries * columns
-    return least + per_element * elements + per_product * matrices * tiles * _TILE * _TILE * columns
+    return least + per_element * elements + per_term * matrices * tiles * _TILE * _TILE * columns
 
 
 def _layout(path: Sequence[Node], memory: Node) -> Layout | None:

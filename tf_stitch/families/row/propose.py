@@ -132,7 +132,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     if in_registers:
         return [schedule]
     if not to_stage and not changes and few_blocks(mapping.grid, device):
-        return [replace(schedule, together=loads_together(pattern, elements, vector))]
+        schedule = replace(schedule, together=loads_together(pattern, elements, vector))
     room = device.shared_bytes - REDUCTION_BYTES
     if not changes:
         return list(regional_schedules(schedule, to_stage, room, device))
