@@ -180,14 +180,13 @@ def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solve
 
 def check_early_reads(region: CompiledRegion) -> None:
     """What launches read before those that they depend on have ended is there when a region begins, and stays."""
-    written: set[BufferRef] = set()
+    written = {region.buffers.argument(node, mode) for call in region.calls for node, mode in call.arguments
+               if mode is not Mode.READ}  # fmt: skip
     early: set[BufferRef] = set()
     for step in region.executable.steps:
         if isinstance(step, Copy):
             written.add(step.target)
-        elif isinstance(step, LibraryStep):
-            written |= set(step.args)  # each may be its result
-        else:
+        elif not isinstance(step, LibraryStep):
             args = list(step.args)
             for program in region.programs[step.symbol]:
                 verify_program(program)
