@@ -39,9 +39,9 @@ def keras_graph(half: DType, float8: DType) -> TensorGraph:
     divisor = B.cast(scale, half)
     clipped = B.maximum(B.minimum(B.div(y, divisor), B.constant(largest(float8), half)),
                         B.constant(-largest(float8), half))
-    product = B.mul(B.cast(B.cast(clipped, float8), half), divisor)
+    scaled = B.mul(B.cast(B.cast(clipped, float8), half), divisor)
     most = B.cast(B.reshape(B.reduce(OpKind.MAX, B.op(OpKind.ABS, y), [1]), (ROWS, 1)), DType.F32)
-    return region("layer", [product, most])
+    return region("layer", [scaled, most])
 
 
 def by_tensorflow(half: DType, float8: DType) -> list[np.ndarray]:
@@ -51,8 +51,8 @@ def by_tensorflow(half: DType, float8: DType) -> list[np.ndarray]:
         y = tf.maximum(x + bias, tf.cast(0, half.value))
         clipped = tf.clip_by_value(y / divisor, tf.cast(-largest(float8), half.value),
                                    tf.cast(largest(float8), half.value))
-        product = tf.cast(tf.cast(clipped, float8.value), half.value) * divisor
-        return [product.numpy(), tf.cast(tf.reduce_max(tf.abs(y), 1, keepdims=True), tf.float32).numpy()]
+        scaled = tf.cast(tf.cast(clipped, float8.value), half.value) * divisor
+        return [scaled.numpy(), tf.cast(tf.reduce_max(tf.abs(y), 1, keepdims=True), tf.float32).numpy()]
 
 
 def run(level: str, graph: TensorGraph) -> list[np.ndarray]:

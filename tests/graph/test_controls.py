@@ -24,8 +24,8 @@ from tf_stitch.graph.clustering import clusters as rewriter
 from tf_stitch.graph.clustering.clusters import SMALL_ELEMENTS
 from tf_stitch.graph.controls import NOT_NAMED, SKIPPED
 from tf_stitch.graph.graph_item import GraphItem, OutputType
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.region_builder import CPU_ORDINAL
-from tf_stitch.jit.region_registry import Key
 from tf_stitch.plugin.session import Session
 from tf_stitch.report.entries import GraphEntry
 from tf_stitch.report.report import write_report

@@ -125,11 +125,13 @@ def test_without_nccl_sums_over_gpus_stay_and_that_is_said_once() -> None:
     (Native("", "no cuDNN 9 library"), False), (None, False)],
     ids=["9.19", "9.16", "9.15", "none", "no native op"])
 def test_a_newer_cudnn_has_fused_attention(native: Native | None, has: bool) -> None:
-    """Without it nothing is said: kernels of ours compute attentions."""
+    """Without it kernels of ours compute attentions, which is no fallback, and remarked."""
     report = Report()
     for scope, holds_matmuls in (("region", True), ("auto", True), ("ops", False)):
         assert libraries(scope, native, report).has_fused_attention is (has and holds_matmuls)
     assert report.document()["fallbacks"] == []
+    remarks = {(entry["where"], entry["count"]) for entry in report.document()["remarks"]}
+    assert remarks == (set() if has or native is None else {("attentions in training", 2)})
 
 
 def test_cudnn_is_asked_for_fused_attention_once() -> None:

@@ -25,9 +25,10 @@ from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.ir.types import Shape, Symbol
 from tf_stitch.jit import expected_kernels, placed_region, region_builder
 from tf_stitch.jit.build_budget import BuildBudget
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.kernel_library import KernelLibrary, Rendering
 from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
-from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS
 from tf_stitch.jit.tuner import Job
 from tf_stitch.libraries.attention import AttentionCall

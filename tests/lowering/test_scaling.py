@@ -37,8 +37,8 @@ def test_a_quantise_rounds_the_number_the_scale_and_what_they_are_cast_from() ->
 def test_a_dequantise_rounds_the_scale() -> None:
     scale = B.cast(SCALE, BF16)
     stored = B.input("q", F8, (4, 8))
-    product = B.mul(B.broadcast(B.cast(stored, BF16), (2, 4, 8)), scale)
-    assert rounded((), product) == {product, scale}
+    multiplied = B.mul(B.broadcast(B.cast(stored, BF16), (2, 4, 8)), scale)
+    assert rounded((), multiplied) == {multiplied, scale}
 
 
 def test_what_another_kernel_stores_is_not_looked_at() -> None:
@@ -56,9 +56,9 @@ def test_float32_and_kernels_without_float8_are_as_they_were() -> None:
 
 
 def test_a_number_that_is_scaled_and_not_scaled_is_looked_at_both_ways() -> None:
-    """The one chooses between a product and a quotient of it."""
+    """The one chooses between a multiple and a quotient of it."""
     x, scale = B.cast(X, BF16), B.cast(SCALE, BF16)
-    product = B.mul(x, x)
-    quantised = B.cast(B.maximum(product, B.div(product, scale)), F8)
+    multiplied = B.mul(x, x)
+    quantised = B.cast(B.maximum(multiplied, B.div(multiplied, scale)), F8)
     quotient = next(n for n in TensorGraph("g", [("o", quantised)]).nodes() if n.kind is OpKind.DIV)
-    assert rounded((), quantised) == {x, scale, product, quotient}
+    assert rounded((), quantised) == {x, scale, multiplied, quotient}

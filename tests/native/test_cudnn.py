@@ -62,7 +62,8 @@ def test_convolutions_ask_for_what_they_are_free_what_they_made_and_are_tried_wh
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "fake_cudnn.cc"), "-o", str(fake)], check=True)
     sources = [HERE / "convolutions_program.cc",
                *(SOURCE_DIR / name for name in (
-                   "cuda/cudnn.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc", "cuda/gpu_timer.cc"))]
+                   "cuda/cudnn.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc", "cuda/cudnn_plans.cc",
+                   "cuda/gpu_timer.cc"))]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-ffunction-sections", "-Wl,--gc-sections",
                     *(f"-I{folder}" for folder in headers), *map(str, sources), "-o", str(program), "-ldl", "-pthread"],

@@ -1,7 +1,7 @@
 """Attentions by a cuDNN that only keeps books: the graphs that they ask of it, where what a run reads and writes lies,
 and what they refuse. Numbers are cudnn_graph.h's: of kinds of descriptors (19 a matmul, 13 an operation on elements, 22
-a reduction, 31 a reshape), of attributes, and of modes (0 a sum, 1 a product, 6 a quotient, 9 a difference, 13 exp, 15
-log, 21 itself, 303 not less, 501 an index, 601 a selection; of reductions 0 a sum, 3 the largest)."""
+a reduction, 31 a reshape), of attributes, and of modes (0 a sum, 1 a multiplication, 6 a quotient, 9 a difference, 13
+exp, 15 log, 21 itself, 303 not less, 501 an index, 601 a selection; of reductions 0 a sum, 3 the largest)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_attentions_ask_for_the_graphs_that_kernels_are_found_by(
     fake, program = tmp_path / "libfake.so", tmp_path / "program"
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "fake_cudnn.cc"), "-o", str(fake)], check=True)
     sources = [HERE / "attentions_program.cc", *(SOURCE_DIR / f"cuda/{name}.cc" for name in (
-        "cudnn_attention", "attention_graph", "cudnn_library", "cudnn_handles"))]
+        "cudnn_attention", "attention_graph", "cudnn_library", "cudnn_handles", "cudnn_plans"))]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-ffunction-sections", "-Wl,--gc-sections",
                     *(f"-I{folder}" for folder in headers), *map(str, sources), "-o", str(program), "-ldl", "-pthread"],

@@ -135,8 +135,8 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
                fused: Mapping[tuple[int, ...], Partition]) -> Assembly:
-    work = with_early_weights(buffers, device)
-    programs, which = _unique(work, {i for numbers in fused for i in numbers})
+    early = with_early_weights(buffers, device)
+    programs, which = _unique(early, {i for numbers in fused for i in numbers})
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}

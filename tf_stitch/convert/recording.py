@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tf_stitch.errors import ConvertError
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.region_builder import CPU_ORDINAL
-from tf_stitch.jit.region_registry import Key
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.native.bindings import OpLibrary, Verdict
 from tf_stitch.native.fallback_call import FallbackCall

@@ -73,14 +73,15 @@ class CudaKernel(CFamily):
         largest = max(largest, *(reach(index) for stmt in statements(program.body) for index in indices(stmt)), 0)
         self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
         self._group = 1
-        self._early = awaits_itself(program)  # while statements are emitted that stand before dependencies are awaited
+        self._early = False  # statements are emitted that stand before dependencies are awaited
 
     def function(self, name: str) -> Lines:
         p = self.program
+        self._early = awaits_itself(p)
+        given = "_" if self._early else ""  # parameters have their own names when dependencies have ended
         body = list(self.block(p.body))
         self.size(p.grid)  # the launch needs it
         sizes = list(self.sizes.values())
-        given = "_" if awaits_itself(p) else ""  # they have their own names when dependencies have ended
         params = ", ".join(["long long block_", *(f"{_alone(b)}{b.name}{given}" for b in p.parameters),
                             *(f"long long {n}_" for n in sizes)])
         params += ", unsigned int* barrier" if p.cooperative else ""

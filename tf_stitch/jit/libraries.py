@@ -71,10 +71,15 @@ class Libraries:
     @cached_property
     def has_fused_attention(self) -> bool:
         """Whether calls of a library may compute attentions and their gradients on GPUs where regions hold all
-        matmuls. Without it kernels do, and nothing is said."""
+        matmuls. Without it kernels of ours do, which a remark of the report says."""
         if self._native is None or self._devices.get("GPU") not in (Matmuls.ALL, Matmuls.ALL_AND_CONVOLUTIONS):
             return False
-        return not self._native.load_cudnn(cudnn_files()) and self._native.cudnn_version() >= FUSED_ATTENTION
+        missing = self._native.load_cudnn(cudnn_files())
+        version = 0 if missing else self._native.cudnn_version()
+        if version < FUSED_ATTENTION:
+            missing = missing or f"cuDNN {version} is older than {FUSED_ATTENTION}"
+            self._report.remark("library", "attentions in training", f"{missing}: kernels of ours compute them")
+        return version >= FUSED_ATTENTION
 
     @cached_property
     def has_nccl(self) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildError
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.region_builder import CPU_ORDINAL
-from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.jit.verdict_store import VerdictStore
 from tf_stitch.messages import say
 from tf_stitch.native.bindings import Verdict

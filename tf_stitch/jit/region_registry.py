@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
@@ -19,6 +19,7 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.jit.build_budget import BuildBudget
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
@@ -42,30 +43,6 @@ from tf_stitch.targets.registry import target_of
 MOST_BUILDERS = 4
 """Threads that build regions ahead. Planning holds Python's lock, so more of them gain little. Not measured: there were
 fifteen in a program of many regions whose first step had not ended after 50 s."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """A signature as the native op gives it: whether every buffer is aligned, the shape of every input and variable,
-    and whether matmuls of float32 may be taken in TF32."""
-
-    aligned: bool
-    shapes: tuple[tuple[int, ...], ...]
-    tf32: bool = False
-
-    @property
-    def traits(self) -> Traits:
-        return self.aligned, self.tf32
-
-    @staticmethod
-    def parse(words: Sequence[int]) -> Key:
-        shapes: list[tuple[int, ...]] = []
-        at = 1
-        while at < len(words):
-            rank = words[at]
-            shapes.append(tuple(words[at + 1:at + 1 + rank]))
-            at += 1 + rank
-        return Key(bool(words[0] & 1), tuple(shapes), bool(words[0] & 2))
 
 
 class RegionRegistry:

@@ -192,7 +192,8 @@ class AttentionLibrary(Library):
 
     name = "fused_attention"
     record = WORDS
-    sources = ("cuda/cudnn_attention.cc", "cuda/attention_graph.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc")
+    sources = ("cuda/cudnn_attention.cc", "cuda/attention_graph.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc",
+               "cuda/cudnn_plans.cc")
 
     def is_root(self, node: Node) -> bool:
         return node.category is Category.ATTENTION

@@ -146,7 +146,7 @@ class ConvolutionLibrary(Library):
 
     name = "convolution"
     record = WORDS
-    sources = ("cuda/cudnn.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc")
+    sources = ("cuda/cudnn.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc", "cuda/cudnn_plans.cc")
 
     def is_root(self, node: Node) -> bool:
         return node.category is Category.CONVOLUTION

@@ -33,7 +33,7 @@ class _What(Enum):
     RECIPROCAL = auto()  # of the total
     PROBABILITY = auto()
     GIVEN = auto()  # the gradient of a probability
-    PRODUCT = auto()  # that times the probability
+    WEIGHTED = auto()  # that times the probability
     SUM = auto()
     CENTRED = auto()  # that gradient minus the sum
     GRADIENT = auto()  # of a score
@@ -78,16 +78,16 @@ def plain_attention(trained: TrainedAttention) -> FusedAttention | None:
 
 
 _Pair = tuple[_What, _What]
-_PRODUCTS: dict[_Pair, _What] = {
+_MULTIPLIED: dict[_Pair, _What] = {
     (_What.EXPONENTIAL, _What.RECIPROCAL): _What.PROBABILITY,
-    (_What.PROBABILITY, _What.GIVEN): _What.PRODUCT,
+    (_What.PROBABILITY, _What.GIVEN): _What.WEIGHTED,
     (_What.PROBABILITY, _What.CENTRED): _What.GRADIENT,
 }
 _DIFFERENCES: dict[_Pair, _What] = {(_What.SCORE, _What.MOST): _What.BELOW, (_What.GIVEN, _What.SUM): _What.CENTRED}
-_SUMS = {_What.EXPONENTIAL: _What.TOTAL, _What.PRODUCT: _What.SUM}
-_ZERO_WHERE_MASKED = (_What.PROBABILITY, _What.PRODUCT, _What.GRADIENT, _What.GIVEN)
+_SUMS = {_What.EXPONENTIAL: _What.TOTAL, _What.WEIGHTED: _What.SUM}
+_ZERO_WHERE_MASKED = (_What.PROBABILITY, _What.WEIGHTED, _What.GRADIENT, _What.GIVEN)
 """What may be made 0 there: it is, or all that it is multiplied by is."""
-_HAVE_FACTORS = (_What.PROBABILITY, _What.GIVEN, _What.PRODUCT, _What.SUM, _What.CENTRED, _What.GRADIENT)
+_HAVE_FACTORS = (_What.PROBABILITY, _What.GIVEN, _What.WEIGHTED, _What.SUM, _What.CENTRED, _What.GRADIENT)
 """A multiple of one is that of what is made of it."""
 _OF_QUERIES = (_What.MOST, _What.TOTAL, _What.RECIPROCAL, _What.SUM)
 
@@ -112,7 +112,7 @@ class _Reader:
         if kind is OpKind.SELECT:
             return self._selected(node)
         if kind is OpKind.MUL:
-            return self._product(*node.operands)
+            return self._multiplied(*node.operands)
         if first is None or first.exchanged:
             return first if kind is OpKind.CAST and node.type.dtype.is_float else None
         if kind is OpKind.CAST:
@@ -130,14 +130,14 @@ class _Reader:
         second = self.meaning(node.operands[1]) if kind is OpKind.SUB else None
         return second and _combined(first, second, _DIFFERENCES)
 
-    def _product(self, one: Node, other: Node) -> _Meaning | None:
+    def _multiplied(self, one: Node, other: Node) -> _Meaning | None:
         first, second = self.meaning(one), self.meaning(other)
         if first is None and second is None:
             return None
         if first is None or second is None:
             factor = constant_of(one if first is None else other)
             return _scaled(first or second, factor)
-        return _combined(first, second, _PRODUCTS) or _combined(second, first, _PRODUCTS)
+        return _combined(first, second, _MULTIPLIED) or _combined(second, first, _MULTIPLIED)
 
     def _quotient(self, first: _Meaning, by: Node) -> _Meaning | None:
         total = self.meaning(by)

@@ -14,8 +14,9 @@ from tf_stitch.errors import StitchError, is_of_empty_tensor
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.graph.clustering.region_graph import input_key, output_key, variable_key
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.region_builder import CPU_ORDINAL
-from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.plugin.graph_hook import suspended
 from tf_stitch.report.report import Report

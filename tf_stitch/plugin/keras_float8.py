@@ -21,15 +21,15 @@ def optimize_graphs_of_e5m2() -> None:
 
 
 def _patch(module: ModuleType) -> None:
-    original = getattr(module, "quantize_and_dequantize", None)
-    if original is None or getattr(original, "__wrapped__", None) is not None:
+    wrapped = getattr(module, "quantize_and_dequantize", None)
+    if wrapped is None or getattr(wrapped, "__wrapped__", None) is not None:
         return
 
-    @functools.wraps(original)
+    @functools.wraps(wrapped)
     def quantize_and_dequantize(inputs: Any, scale: Any, quantized_dtype: str, compute_dtype: str) -> Any:
         if quantized_dtype == "float8_e5m2" and is_on():
             _leave_mlir_out()
-        return original(inputs, scale, quantized_dtype, compute_dtype)
+        return wrapped(inputs, scale, quantized_dtype, compute_dtype)
 
     module.quantize_and_dequantize = quantize_and_dequantize  # type: ignore[attr-defined]
 

@@ -41,12 +41,13 @@ from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.shapes.branch_sizes import types_between_branches
 from tf_stitch.graph.state import GraphState, ImportCount
 from tf_stitch.jit.build_budget import BuildBudget
+from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
-from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.messages import PATIENCE, listen, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument

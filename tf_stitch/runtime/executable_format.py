@@ -6,7 +6,8 @@
      updated outputs, {output, input} each,
      modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life;
                                                              #   kernels made for compute capability 9.0 or later
-                                                             #   begin with griddepcontrol.wait, in all their threads
+                                                             #   come to griddepcontrol.wait, in all their threads,
+                                                             #   before they touch what a step writes
      steps, {step code, the record of that step} each,
      {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
 

@@ -59,7 +59,7 @@ MUTANTS = (
            "if node.type.numel == 0:",
            "if node.type.numel < 0:",
            ("tests/jit/test_region_builder.py",)),
-    Mutant("matmuls are taken in TF32 where that is not allowed", "tf_stitch/jit/region_registry.py",
+    Mutant("matmuls are taken in TF32 where that is not allowed", "tf_stitch/jit/build_key.py",
            "bool(words[0] & 2))",
            "bool(words[0] | 2))",
            ("tests/jit/test_region_builder.py",)),

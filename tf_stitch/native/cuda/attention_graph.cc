@@ -91,8 +91,8 @@ class Builder {
 
   // scale q k^T.
   Part Scores(Part queries, Part keys, Part scale) {
-    Part products = Matmul(queries, keys, Inner(kDnnFloat, Scores()));
-    return Pointwise(kDnnMul, Inner(kDnnFloat, Scores()), products, scale);
+    Part unscaled = Matmul(queries, keys, Inner(kDnnFloat, Scores()));
+    return Pointwise(kDnnMul, Inner(kDnnFloat, Scores()), unscaled, scale);
   }
 
   // Scores where a query sees a key, what is hidden elsewhere.
@@ -179,10 +179,10 @@ AttentionGraph BuildAttentionGradient(const DnnLibrary& dnn, DnnHandle handle, c
   Part result_grad = build.Matrix(kAttendedGrad), scale = build.Value(kScale);
   // The sum over a row of the softmax's gradient is that of the result times its gradient.
   const Sizes result_sizes{shape.batch, shape.heads, shape.queries, shape.columns};
-  Part products = build.Inner(kDnnFloat, result_sizes, {shape.heads * shape.queries * shape.columns,
-                                                        shape.queries * shape.columns, shape.heads * shape.columns, 1});
-  build.Pointwise(kDnnMul, products, result_grad, build.Matrix(kAttended));
-  Part sum = build.Reduction(kDnnSum, build.Inner(kDnnFloat, build.Rows()), products);
+  Part terms = build.Inner(kDnnFloat, result_sizes, {shape.heads * shape.queries * shape.columns,
+                                                     shape.queries * shape.columns, shape.heads * shape.columns, 1});
+  build.Pointwise(kDnnMul, terms, result_grad, build.Matrix(kAttended));
+  Part sum = build.Reduction(kDnnSum, build.Inner(kDnnFloat, build.Rows()), terms);
   sum = build.Pointwise(kDnnMul, build.Packed(kSum, kDnnFloat, build.Rows()), sum, build.Value(kOne));
   // Probabilities again, and the gradient of values.
   Part probabilities = build.Scores(queries, keys, scale);

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <utility>
 
-#include "cuda/cudnn_descriptor.h"
 #include "cuda/cudnn_handles.h"
+#include "cuda/cudnn_plans.h"
 #include "cuda/gpu_timer.h"
-#include "op/recently_used.h"
+#include "cuda/shared_calls.h"
 #include "op/element_types.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
@@ -22,20 +22,13 @@ namespace {
 constexpr std::size_t kProposals = 6;  // that are tried against each other
 constexpr std::int64_t kMostConfigs = 64;
 constexpr float kWorthMemory = 0.9F;  // of the time of what fits the usual scratch memory, at most
-// Convolutions that are shared, of some hundred kB each. Executables hold theirs: one that is dropped here is settled
-// anew by the next executable that wants it.
-constexpr std::size_t kMostConvolutions = 512;
+constexpr std::size_t kMostConvolutions = 512;  // that are shared, of some hundred kB each
 
-struct State {
-  using Key = std::tuple<CUcontext, ConvolutionSpec, unsigned, unsigned, std::size_t, std::size_t, bool, bool>;
+using Key = std::tuple<CUcontext, ConvolutionSpec, unsigned, unsigned, std::size_t, std::size_t, bool, bool>;
 
-  std::mutex mutex;
-  RecentlyUsed<Key, std::shared_ptr<DeviceCall>> convolutions{kMostConvolutions};
-};
-
-State& Global() {
-  static auto* state = new State;  // contexts die before static destructors run
-  return *state;
+SharedCalls<Key>& Shared() {
+  static auto* calls = new SharedCalls<Key>(kMostConvolutions);  // contexts die before static destructors run
+  return *calls;
 }
 
 using Sizes = std::vector<std::int64_t>;
@@ -79,11 +72,6 @@ constexpr int kAlphas[] = {kDnnForwardAlpha, kDnnInputGradAlpha, kDnnFilterGradA
 // What follows alpha among an operation's attributes.
 enum { kBeta = 1, kTheConvolution = 2, kTheFilter = 3, kTheImage = 4, kTheResult = 5 };
 
-struct Plan {
-  Descriptor made;
-  std::size_t workspace;
-};
-
 class Convolution final : public DeviceCall {
  public:
   Convolution(const DnnLibrary& dnn, SharedHandle* handle, const ConvolutionSpec& spec, const CallSite& site, bool tf32,
@@ -107,7 +95,7 @@ class Convolution final : public DeviceCall {
   std::size_t workspace_bytes() const override {
     if (settled()) return plans_[chosen_].workspace;
     std::size_t most = 0;  // a run may try them all
-    for (const Plan& plan : plans_) most = std::max(most, plan.workspace);
+    for (const DnnPlan& plan : plans_) most = std::max(most, plan.workspace);
     return most;
   }
 
@@ -121,7 +109,7 @@ class Convolution final : public DeviceCall {
     }
     if (settled()) return Launch(plans_[chosen_], stream, arguments, workspace);
     std::string error;
-    for (const Plan& plan : plans_) {  // the first one that the library does not refuse
+    for (const DnnPlan& plan : plans_) {  // the first one that the library does not refuse
       error = Launch(plan, stream, arguments, workspace);
       if (error.empty()) break;
     }
@@ -204,26 +192,18 @@ class Convolution final : public DeviceCall {
   // Adds plans of the configurations that a heuristic names, the fastest by its judgement first: as many as are tried,
   // of those that fit ample scratch memory, and one that fits the usual one; or the one that needs least.
   void Propose(const Descriptor& graph, int mode) {
-    Descriptor heuristics(dnn_, kDnnHeuristics);
-    heuristics.Set(kDnnHeuristicsGraph, graph).Set(kDnnHeuristicsMode, kDnnIsHeuristicMode, mode).Finalize();
-    std::vector<Descriptor> configs;
-    std::vector<DnnDescriptor> room;
-    for (std::int64_t i = 0; i < kMostConfigs; ++i) {
-      configs.emplace_back(dnn_, kDnnEngineConfig);
-      room.push_back(configs.back().get());
-    }
-    const std::int64_t found = heuristics.Get(kDnnHeuristicsResults, kDnnIsDescriptor, room.data(), kMostConfigs);
+    const std::vector<Descriptor> configs = DnnConfigurations(dnn_, graph, mode, kMostConfigs);
     const std::size_t wanted = deterministic_ ? 1 : kProposals;
-    std::vector<Plan> smallest;
+    std::vector<DnnPlan> smallest, made;
     const std::size_t most = std::max(site_.workspace, site_.ample);
     bool compile = spec_.groups > 1, frugal = deterministic_;
-    for (std::int64_t i = 0; i < std::min(found, kMostConfigs) && (plans_.size() < wanted || !frugal); ++i) {
-      if (!IsAllowed(configs[i], std::exchange(compile, false))) continue;
-      Descriptor made(dnn_, kDnnPlan);
-      made.Set(kDnnPlanHandle, kDnnIsHandle, handle_.handle).Set(kDnnPlanConfig, configs[i]).Finalize();
-      std::int64_t workspace = 0;
-      if (made.Get(kDnnPlanWorkspace, kDnnIsInt64, &workspace, 1) != 1) continue;  // no kernel for this device
-      Plan plan{std::move(made), static_cast<std::size_t>(workspace)};
+    for (const Descriptor& config : configs) {
+      if (plans_.size() >= wanted && frugal) break;
+      if (!IsAllowed(config, std::exchange(compile, false))) continue;
+      made.clear();
+      AddDnnPlan(dnn_, handle_.handle, config, &made);
+      if (made.empty()) continue;
+      DnnPlan plan = std::move(made.front());
       const bool fits = plan.workspace <= site_.workspace;
       if (fits || (plan.workspace <= most && plans_.size() < wanted)) {
         frugal = frugal || fits;
@@ -281,21 +261,14 @@ class Convolution final : public DeviceCall {
     }
   }
 
-  std::string Launch(const Plan& plan, CUstream stream, void* const* arguments, void* workspace) const {
+  std::string Launch(const DnnPlan& plan, CUstream stream, void* const* arguments, void* workspace) const {
     void* pointers[3];
     std::vector<std::int64_t> numbers;
     for (int i = 0; i < 3; ++i) {
       numbers.push_back(kRoles[pass()][i]);
       pointers[i] = arguments[i];
     }
-    Descriptor pack(dnn_, kDnnVariantPack);
-    pack.Set(kDnnVariantIds, numbers).Set(kDnnVariantPointers, kDnnIsPointer, pointers, 3);
-    pack.Set(kDnnVariantWorkspace, kDnnIsPointer, workspace).Finalize();
-    if (!pack.error().empty()) return pack.error();
-    std::lock_guard<std::mutex> lock(handle_.mutex);
-    const std::string error = DnnFailed("cudnnSetStream", dnn_.SetStream(handle_.handle, stream));
-    if (!error.empty()) return error;
-    return DnnFailed("cudnnBackendExecute", dnn_.Execute(handle_.handle, plan.made.get(), pack.get()));
+    return RunDnnPlan(dnn_, &handle_, plan, stream, numbers, pointers, workspace);
   }
 
   const DnnLibrary& dnn_;
@@ -304,7 +277,7 @@ class Convolution final : public DeviceCall {
   const CallSite site_;
   const bool tf32_, deterministic_;
   std::atomic<bool> settled_;
-  std::vector<Plan> plans_;
+  std::vector<DnnPlan> plans_;
   std::size_t chosen_ = 0;
   std::mutex mutex_;
 };
@@ -346,20 +319,12 @@ std::string FindConvolution(CUcontext context, const ConvolutionSpec& spec, cons
   Cudnn dnn;
   const std::string missing = FindCudnn(context, &dnn);
   if (!missing.empty()) return missing;
-  State& state = Global();
-  std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  const State::Key key{context, spec, site.cold, site.unaligned, site.workspace, site.ample, tf32, deterministic};
-  if (const std::shared_ptr<DeviceCall>* known = state.convolutions.Find(key)) {
-    *call = *known;
-    return "";
-  }
-  auto made = std::make_shared<Convolution>(*dnn.library, dnn.handle, spec, site, tf32, deterministic);
-  const std::string error = made->Prepare();
-  if (!error.empty()) return error;
-  state.convolutions.Keep(key, made);
-  *call = std::move(made);
-  return "";
+  const Key key{context, spec, site.cold, site.unaligned, site.workspace, site.ample, tf32, deterministic};
+  const auto make = [&] {
+    return std::make_shared<Convolution>(*dnn.library, dnn.handle, spec, site, tf32, deterministic);
+  };
+  return Shared().Find(key, make, call);
 }
 
 }  // namespace tf_stitch

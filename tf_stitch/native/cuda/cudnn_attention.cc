@@ -12,8 +12,9 @@
 
 #include "cuda/attention_graph.h"
 #include "cuda/cudnn_handles.h"
+#include "cuda/cudnn_plans.h"
+#include "cuda/shared_calls.h"
 #include "op/element_types.h"
-#include "op/recently_used.h"
 #include "tensorflow/core/util/determinism.h"
 
 namespace tf_stitch {
@@ -24,16 +25,11 @@ constexpr std::int64_t kMostConfigs = 8;
 constexpr std::size_t kPart = 256;  // bytes that parts of scratch memory begin at multiples of
 constexpr std::size_t kNumbers = 4;  // of a layout
 
-struct State {
-  using Key = std::tuple<CUcontext, AttentionSpec, bool>;
+using Key = std::tuple<CUcontext, AttentionSpec, bool>;
 
-  std::mutex mutex;
-  RecentlyUsed<Key, std::shared_ptr<DeviceCall>> attentions{kMostAttentions};
-};
-
-State& Global() {
-  static auto* state = new State;  // contexts die before static destructors run
-  return *state;
+SharedCalls<Key>& Shared() {
+  static auto* calls = new SharedCalls<Key>(kMostAttentions);  // contexts die before static destructors run
+  return *calls;
 }
 
 using Tensors = std::vector<AttentionTensor>;
@@ -120,10 +116,15 @@ class Attention final : public DeviceCall {
                                              : BuildAttention(dnn_, handle_.handle, shape_);
     if (!graph.error.empty()) return graph.error;
     for (const int mode : {kDnnModeA, kDnnModeFallback}) {
-      if (plan_ == nullptr) Propose(*graph.graph, mode);
+      // The first that has a kernel. Each is compiled when its plan is made, in most of a second, so they are not tried
+      // against each other.
+      for (const Descriptor& config : DnnConfigurations(dnn_, *graph.graph, mode, kMostConfigs)) {
+        if (plans_.empty()) AddDnnPlan(dnn_, handle_.handle, config, &plans_);
+      }
     }
-    if (plan_ == nullptr) return "cuDNN has no kernel for " + Words(spec_);
+    if (plans_.empty()) return "cuDNN has no kernel for " + Words(spec_);
     tensors_ = graph.tensors;
+    workspace_ = plans_.front().workspace;
     PlaceScratch();
     return "";
   }
@@ -147,41 +148,10 @@ class Attention final : public DeviceCall {
     std::vector<std::int64_t> numbers(tensors_.begin(), tensors_.end());
     std::vector<void*> pointers;
     for (const AttentionTensor tensor : tensors_) pointers.push_back(at[tensor]);
-    Descriptor pack(dnn_, kDnnVariantPack);
-    pack.Set(kDnnVariantIds, numbers);
-    pack.Set(kDnnVariantPointers, kDnnIsPointer, pointers.data(), static_cast<std::int64_t>(pointers.size()));
-    pack.Set(kDnnVariantWorkspace, kDnnIsPointer, workspace).Finalize();
-    if (!pack.error().empty()) return pack.error();
-    std::lock_guard<std::mutex> lock(handle_.mutex);
-    const std::string error = DnnFailed("cudnnSetStream", dnn_.SetStream(handle_.handle, stream));
-    if (!error.empty()) return error;
-    return DnnFailed("cudnnBackendExecute", dnn_.Execute(handle_.handle, plan_->get(), pack.get()));
+    return RunDnnPlan(dnn_, &handle_, plans_.front(), stream, numbers, pointers.data(), workspace);
   }
 
  private:
-  // Takes the plan of the first configuration that a heuristic names and that has a kernel. Each is compiled when its
-  // plan is made, in most of a second, so they are not tried against each other.
-  void Propose(const Descriptor& graph, int mode) {
-    Descriptor heuristics(dnn_, kDnnHeuristics);
-    heuristics.Set(kDnnHeuristicsGraph, graph).Set(kDnnHeuristicsMode, kDnnIsHeuristicMode, mode).Finalize();
-    std::vector<Descriptor> configs;
-    std::vector<DnnDescriptor> room;
-    for (std::int64_t i = 0; i < kMostConfigs; ++i) {
-      configs.emplace_back(dnn_, kDnnEngineConfig);
-      room.push_back(configs.back().get());
-    }
-    const std::int64_t found = heuristics.Get(kDnnHeuristicsResults, kDnnIsDescriptor, room.data(), kMostConfigs);
-    for (std::int64_t i = 0; i < std::min(found, kMostConfigs); ++i) {
-      auto made = std::make_unique<Descriptor>(dnn_, kDnnPlan);
-      made->Set(kDnnPlanHandle, kDnnIsHandle, handle_.handle).Set(kDnnPlanConfig, configs[i]).Finalize();
-      std::int64_t bytes = 0;
-      if (made->Get(kDnnPlanWorkspace, kDnnIsInt64, &bytes, 1) != 1) continue;
-      plan_ = std::move(made);
-      workspace_ = static_cast<std::size_t>(bytes);
-      return;
-    }
-  }
-
   // Scratch memory behind that of the plan: sums of gradients, and results that nobody wants.
   void PlaceScratch() {
     const auto add = [&](AttentionTensor tensor, std::size_t bytes) {
@@ -204,7 +174,7 @@ class Attention final : public DeviceCall {
   const AttentionSpec spec_;
   const AttentionShape shape_;
   const float hidden_;
-  std::unique_ptr<Descriptor> plan_;
+  std::vector<DnnPlan> plans_;  // one, that runs
   std::size_t workspace_ = 0;
   Tensors tensors_;
   std::vector<std::pair<AttentionTensor, std::size_t>> scratch_;
@@ -245,20 +215,9 @@ std::string FindAttention(CUcontext context, const AttentionSpec& spec, const Ca
   Cudnn dnn;
   const std::string missing = FindCudnn(context, &dnn);
   if (!missing.empty()) return missing;
-  State& state = Global();
-  std::lock_guard<std::mutex> lock(state.mutex);
   const bool repeatable = tensorflow::OpDeterminismRequired();
-  const State::Key key{context, spec, repeatable};
-  if (const std::shared_ptr<DeviceCall>* known = state.attentions.Find(key)) {
-    *call = *known;
-    return "";
-  }
-  auto made = std::make_shared<Attention>(dnn, spec, repeatable);
-  const std::string error = made->Prepare();
-  if (!error.empty()) return error;
-  state.attentions.Keep(key, made);
-  *call = std::move(made);
-  return "";
+  return Shared().Find({context, spec, repeatable},
+                       [&] { return std::make_shared<Attention>(dnn, spec, repeatable); }, call);
 }
 
 }  // namespace tf_stitch

@@ -2,7 +2,7 @@
 //
 // An edge from a kernel to one that waits by itself is programmatic: the latter is started while the former still runs,
 // which hides the time that a start takes. Nothing else changes. A kernel that waits does so in all its threads, before
-// they touch memory, until those that it depends on have ended and what they wrote is visible; so it ends after them
+// they touch what a step of the executable writes, until those that it depends on have ended and what they wrote is visible; so it ends after them
 // and, by induction, after all of its ancestors. What depends on it, by either kind of edge, comes after its end: it
 // may read what any ancestor wrote, and overwrite what any ancestor read. Edges into everything else stay full.
 #pragma once
