@@ -170,3 +170,23 @@ def test_any_constant_is_itself(data: st.DataObject) -> None:
         index[data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))] = data.draw(pick)
     leading = data.draw(st.sampled_from([(), (1,), (3,), (2, 20)]))
     imported(values[np.ascontiguousarray(np.broadcast_to(index, (*leading, rows, columns)))])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize(("first", "step"), [(0, 1), (5, 1), (96, -1), (-7, 3)])
+@pytest.mark.parametrize("shape", [(97,), (1, 97, 1), (16,)])
+def test_numbers_in_equal_steps_are_positions(dtype: str, first: int, step: int, shape: tuple[int, ...]) -> None:
+    numbers = (first + step * np.arange(max(shape))).astype(dtype).reshape(shape)
+    value = imported(numbers)
+    assert OpKind.IOTA in kinds(value)
+    assert elements(value) <= 2
+
+
+@pytest.mark.parametrize("numbers", [
+    np.arange(15, dtype=np.int32), np.arange(32, dtype=np.int32).reshape(4, 8), np.arange(20, dtype=np.float32),
+    np.arange(20, dtype=np.uint64), np.array([*range(19), 20], np.int32),
+    np.array([2**31 - 20 + i for i in range(20)], np.int32), np.linspace(-2**31, 2**31 - 1, 18).astype(np.int32)])
+def test_other_numbers_are_looked_up(numbers: Any) -> None:
+    """Few, in rows, of other types, with a step that differs, or with numbers near the end of what the type holds."""
+    value = imported(numbers)
+    assert OpKind.IOTA not in kinds(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from tf_stitch.kernel_ir.dependencies import read_before
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.kernel_ir.walk import accesses, statements
+from tf_stitch.kernel_ir.walk import accesses, arrays, statements
 from tf_stitch.lowering.loads_before_dependencies import loads_before_dependencies
 
 F32 = DType.F32
@@ -99,6 +100,20 @@ def test_loaded_indices_stay() -> None:
     loaded = k.LetIndex(row, k.Load("x", THREAD * 0, F32), 3)
     after = moved([loaded, *matvec(var(row) * 4)])
     assert read_before(after) == frozenset()
+
+
+@pytest.mark.parametrize(("dtype", "registers"), [(DType.BF16, 2), (DType.F16, 2), (DType.F8_E5M2, 1), (F32, 4)])
+def test_vectors_of_halves_stay_packed(dtype: DType, registers: int, golden: Callable[[str, str], None]) -> None:
+    """As they lie in memory: with the same room twice as many iterations are read before."""
+    read = k.Buffer("w", dtype, ROWS * 4 * THREADS, k.Mode.READ)
+    given = program(*matvec())
+    given = replace(given, buffers=tuple(read if b.name == "w" else b for b in given.buffers))
+    after = loads_before_dependencies(given, ["w"], 4 * registers)
+    verify_program(after)
+    kept, = (a for a in arrays(after.body) if a.name == "row_ahead")
+    assert (kept.packed, kept.size, kept.nbytes) == (dtype is not F32, 4 * 4, 4 * 4 * registers)
+    if dtype is DType.BF16:
+        golden("loads_before_dependencies_packed", format_program(after))
 
 
 def test_programs_that_share_launches_by_loops_stay() -> None:

@@ -12,7 +12,7 @@ from tf_stitch.emit.attention import (
 )
 from tf_stitch.emit.c_family import FLOAT8, Lines
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.cuda_kernel import ATOMICS, EARLY_LOAD, CudaKernel, pointer_to
+from tf_stitch.emit.cuda_kernel import ATOMICS, EARLY_LOAD, PREFETCH, CudaKernel, pointer_to
 from tf_stitch.emit.matmul import TEMPLATE as MATMUL
 from tf_stitch.emit.matmul import matmul_template
 from tf_stitch.emit.rendered import SELF, Packed, Rendered, named, parts_of
@@ -94,7 +94,7 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
     parts = [*filter(None, [dialect.intrinsics]), prelude, *([attention_template()] if TEMPLATE in text else [])]
     if MATMUL in text:
         parts.append(matmul_template(alone=TEMPLATE not in text))
-    if EARLY_LOAD in text:
+    if EARLY_LOAD in text or PREFETCH in text:
         parts.append((resources.files("tf_stitch.emit") / "early_loads.cu").read_text())
     if ATOMICS in text:
         parts.append((resources.files("tf_stitch.emit") / "atomics.cu").read_text())

@@ -26,7 +26,7 @@ from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.dependencies import awaits_itself
 from tf_stitch.kernel_ir.index import Var, reach
-from tf_stitch.kernel_ir.walk import indices, statements
+from tf_stitch.kernel_ir.walk import arrays, indices, statements
 
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
@@ -34,7 +34,7 @@ COUNTER_WORDS = 16
 ATOMICS = "tfs_atomic_"
 """What names of functions in atomics.cu begin with."""
 
-EARLY_LOAD = "tfs_load_early"
+EARLY_LOAD, PREFETCH = "tfs_load_early", "tfs_prefetch"
 """Of early_loads.cu."""
 
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
@@ -74,6 +74,7 @@ class CudaKernel(CFamily):
         self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
         self._group = 1
         self._early = False  # statements are emitted that stand before dependencies are awaited
+        self._packed = {a.name for a in arrays(program.body) if a.packed}
 
     def function(self, name: str) -> Lines:
         p = self.program
@@ -108,6 +109,9 @@ class CudaKernel(CFamily):
         if self._early and isinstance(expr, k.Load):
             element = f"{EARLY_LOAD}<1>({expr.buffer}_ + ({self.index(expr.index)})).v[0]"
             return self.from_storage(element, self.dtype_of[expr.buffer])
+        if isinstance(expr, k.Element) and expr.array in self._packed:
+            element = f"tfs_unpacked<{self.storage[expr.dtype]}>({expr.array}, {self.index(expr.index)})"
+            return self.from_storage(element, expr.dtype)
         return super().expr(expr)
 
     def _own_thread(self, number: str) -> Lines:
@@ -146,7 +150,9 @@ class CudaKernel(CFamily):
 
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
-        if stmt.offset is not None:
+        if stmt.packed:
+            yield after(f"uint32_t {stmt.name}[{stmt.nbytes // 4}];", self.note(stmt.note))
+        elif stmt.offset is not None:
             yield after(f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});", self.note(stmt.note))
         else:
             space = "__shared__ " if stmt.space is k.Space.SHARED else ""
@@ -210,6 +216,10 @@ class CudaKernel(CFamily):
     @rules(k.AwaitAsyncCopies)
     def _await_async_copies(self, stmt: k.AwaitAsyncCopies) -> Lines:
         yield f"tfs_await_async_copies<{stmt.pending}>();"
+
+    @rules(k.Prefetch)
+    def _prefetch(self, stmt: k.Prefetch) -> Lines:
+        yield f"{PREFETCH}({stmt.buffer}{'_' * self._early} + ({self.index(stmt.index)}));"
 
     @rules(k.LoadFence)
     def _load_fence(self, stmt: k.LoadFence) -> Lines:
@@ -322,6 +332,9 @@ class CudaKernel(CFamily):
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
         at = f"{stmt.buffer}{'_' * self._early} + ({self.index(stmt.index)})"
         loaded = f"{EARLY_LOAD}<{stmt.width}>({at})" if self._early else f"*(const {vector}*)({at})"
+        if stmt.array in self._packed:
+            yield f"tfs_pack({stmt.array}, {self.index(stmt.at)}, {loaded});"
+            return
         yield f"{{ const {vector} t = {loaded};"
         yield "#pragma unroll"
         value = self.from_storage("t.v[i]", dtype)

@@ -62,6 +62,7 @@ __device__ __forceinline__ void tfs_read_late(T*& pointer) {
 // it there, where what it takes is added to what the thread waited for before.
 __device__ __forceinline__ void tfs_is_here(float x) { asm volatile("" : : "f"(x)); }
 __device__ __forceinline__ void tfs_is_here(double x) { asm volatile("" : : "d"(x)); }
+__device__ __forceinline__ void tfs_is_here(uint32_t x) { asm volatile("" : : "r"(x)); }
 __device__ __forceinline__ void tfs_is_here(int32_t x) { asm volatile("" : : "r"(x)); }
 __device__ __forceinline__ void tfs_is_here(int64_t x) { asm volatile("" : : "l"(x)); }
 __device__ __forceinline__ void tfs_is_here(uint64_t x) { asm volatile("" : : "l"(x)); }

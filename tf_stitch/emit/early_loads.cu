@@ -50,8 +50,25 @@ template <int N, class T> __device__ __forceinline__ tfs_vector<T, N> tfs_load_e
   tfs_early<sizeof loaded>::load(from, &loaded);
   return loaded;
 }
+// A hint that the line with this byte is read soon, for the cache that all processors share.
+__device__ __forceinline__ void tfs_prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" : : "l"(from));
+}
 #else
+__device__ __forceinline__ void tfs_prefetch(const void*) {}
 template <int N, class T> __device__ __forceinline__ tfs_vector<T, N> tfs_load_early(const T* from) {
   return *(const tfs_vector<T, N>*)from;
 }
 #endif
+
+// Elements as they lie in memory, in words: a vector of them from element `at` on, and element i.
+template <class T, int N> __device__ __forceinline__ void tfs_pack(uint32_t* words, int at, const tfs_vector<T, N>& from) {
+  uint32_t packed[sizeof from / 4];
+  memcpy(packed, &from, sizeof from);
+#pragma unroll
+  for (int i = 0; i < (int)(sizeof from / 4); ++i) words[at * (int)sizeof(T) / 4 + i] = packed[i];
+}
+template <class T> __device__ __forceinline__ T tfs_unpacked(const uint32_t* words, int i) {
+  constexpr int in_a_word = 4 / sizeof(T);
+  return (T)(words[i / in_a_word] >> i % in_a_word * 8 * (int)sizeof(T));
+}

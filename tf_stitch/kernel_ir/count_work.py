@@ -167,6 +167,7 @@ class _Counter:
         inside = self._loading - before
         if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
             self._loading = before + inside * max(1.0, extent / stmt.together)
+            self.work.together = max(self.work.together, stmt.together)
 
     def _still(self, condition: k.Expr) -> float:
         """Iterations of the innermost loops that a condition stays the same in: compilers ask it outside."""

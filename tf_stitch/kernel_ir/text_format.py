@@ -212,7 +212,7 @@ def _arg_update(stmt: k.ArgUpdate) -> str:
 @_LINE(k.Array)
 def _array(stmt: k.Array) -> str:
     place = "" if stmt.offset is None else f" at {stmt.offset}"
-    place += " carried" * stmt.carried + " received" * stmt.received
+    place += " carried" * stmt.carried + " received" * stmt.received + " packed" * stmt.packed
     first = "" if stmt.init is None else f" = {stmt.init}"
     return f"{stmt.space.value} {stmt.name}: {stmt.dtype.value}[{stmt.size}]{place}{first}"
 

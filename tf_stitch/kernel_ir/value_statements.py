@@ -89,6 +89,7 @@ class Array(Statement):
         offset: byte of the memory that arrays of this space share (see array_memory); None: memory of its own.
         carried: a block of a grid loop finds in it what the same block of the grid left there in its turn before.
         received: the blocks of the cluster write it (Send); its own block reads it.
+        packed: elements are kept as they lie in memory, a thread's own of a half two to a register. Filled by vectors.
     """
 
     name: str
@@ -100,11 +101,12 @@ class Array(Statement):
     carried: bool = False
     received: bool = False
     note: str = field(default="", compare=False)
+    packed: bool = False
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array; a bool takes those of an int."""
-        return self.size * max(self.dtype.compute.size, 4)
+        return self.size * (self.dtype.size if self.packed else max(self.dtype.compute.size, 4))
 
 
 @dataclass(frozen=True)

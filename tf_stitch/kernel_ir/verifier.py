@@ -12,7 +12,7 @@ from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.attention_gradient import gradient_words
 from tf_stitch.kernel_ir.by_type import ByType
-from tf_stitch.kernel_ir.dependencies import verify_dependencies
+from tf_stitch.kernel_ir.dependencies import awaits_itself, verify_dependencies
 from tf_stitch.kernel_ir.index import Index, Var
 from tf_stitch.kernel_ir.matmul import shared_words as matmul_words
 from tf_stitch.kernel_ir.roles import Role, Where, held
@@ -149,6 +149,7 @@ class _Verifier:
         self.threads = program.threads  # those of the phase
         self.buffers = {b.name: b for b in program.buffers}
         self.received: set[str] = set()
+        self.packed: set[str] = set()
 
     def body(self, body: Sequence[k.Stmt], scope: _Scope, parted: bool) -> None:
         for stmt in body:
@@ -198,9 +199,13 @@ class _Verifier:
         _require(not stmt.received or stmt.space is k.Space.SHARED, f"{stmt.name} cannot be sent to")
         _require(not stmt.carried or (stmt.space is k.Space.SHARED and self.program.looped),
                  f"{stmt.name} is carried from turn to turn, but no shared array of a grid loop")
+        _require(not stmt.packed or (stmt.space is k.Space.LOCAL and stmt.init is None and stmt.nbytes % 4 == 0),
+                 f"{stmt.name} cannot be packed")
         scope.arrays[stmt.name] = stmt.size
         if stmt.received:
             self.received.add(stmt.name)
+        if stmt.packed:
+            self.packed.add(stmt.name)
 
     @_rules(k.AllReduce, k.ArgAllReduce)
     def _reduction(self, stmt: k.AllReduce | k.ArgAllReduce, scope: _Scope, parted: bool) -> None:
@@ -212,6 +217,7 @@ class _Verifier:
     @_rules(k.SetElement)
     def _set_element(self, stmt: k.SetElement, scope: _Scope, parted: bool) -> None:
         _require(stmt.array not in self.received, f"{stmt.array} is written by sending")
+        _require(stmt.array not in self.packed, f"{stmt.array} is filled by vectors")
 
     @_rules(k.Send)
     def _send(self, stmt: k.Send, scope: _Scope, parted: bool) -> None:
@@ -225,7 +231,7 @@ class _Verifier:
 
     @_rules(k.Prefetch)
     def _prefetch(self, stmt: k.Prefetch, scope: _Scope, parted: bool) -> None:
-        _require(self.threads == 1, "a prefetch by threads of a GPU")
+        _require(self.threads == 1 or awaits_itself(self.program), "a prefetch by threads of a GPU that await nothing")
 
     @_rules(k.Attention)
     def _attention(self, stmt: k.Attention, scope: _Scope, parted: bool) -> None:

@@ -53,6 +53,7 @@ class Work:
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
         multiply_adds: multiplications with additions by tensor cores, in TF32.
+        together: iterations of a loop with loads that a GPU's thread has under way at most.
         lines: a GPU's: lines of the first cache that its warp's loads and stores look up, each for itself.
     """
 
@@ -70,3 +71,4 @@ class Work:
     shared_bytes: int = 0
     multiply_adds: float = 0
     lines: float = 0
+    together: int = 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 
@@ -44,3 +45,20 @@ def words(unit: Unit) -> int:
     if isinstance(stmt, k.Array):
         return stmt.nbytes // 4
     return max(stmt.value.dtype.compute.size // 4, 1) if isinstance(stmt, k.Let) else 0
+
+
+def keeping(unit: Unit, count: int, dtypes: Mapping[str, DType]) -> k.Array:
+    """An array for `count` of a load, vectors of halves as they lie in memory.
+
+    Args:
+        dtypes: of buffers.
+    """
+    first, load = unit[0], unit[-1]
+    if isinstance(load, k.LoadVector):
+        assert isinstance(first, k.Array)
+        stored = dtypes[load.buffer]
+        if stored.compute is not stored and load.width * stored.size % 4 == 0:
+            return k.Array(f"{first.name}_ahead", stored, count * load.width, packed=True)
+        return k.Array(f"{first.name}_ahead", first.dtype, count * load.width)
+    assert isinstance(load, k.Let)
+    return k.Array(f"{load.name}_ahead", load.value.dtype, count)

@@ -58,6 +58,7 @@ class _Front:
         self.held = 0
         self._room = room
         self._sizes = {b.name: b.size for b in program.buffers if b.name in unwritten}
+        self._dtypes = {b.name: b.dtype for b in program.buffers}
         found = {s for s in statements(program.body) if isinstance(s, k.LetIndex)}
         meanings = Counter(s.var.name for s in found)
         self._clear = {s.var.name for s in found if meanings[s.var.name] == 1 and isinstance(s.source, Index)}
@@ -138,8 +139,8 @@ class _Front:
         if not count:
             return unit
         self._declare(found.names_outside())
-        for array, registers in found.arrays(count):
-            self._hold(array.name, registers, (array,))
+        for array in found.arrays(count):
+            self._hold(array.name, array.nbytes // 4, (array,))
         self.statements.append(found.filling(count))
         return found.peeled(loop, count)
 
@@ -165,4 +166,4 @@ class _Front:
             if name in wanted and name != loop.var.name:
                 indices.append(stmt)
                 wanted |= needed((stmt,))
-        return LoopLoads(loop.var, early, indices[::-1])
+        return LoopLoads(loop.var, early, indices[::-1], self._dtypes)

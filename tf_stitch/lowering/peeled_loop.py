@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -10,7 +10,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Var, var
 from tf_stitch.kernel_ir.walk import expanded
-from tf_stitch.lowering.load_units import Unit, needed, words
+from tf_stitch.lowering.load_units import Unit, keeping, needed
 
 
 @dataclass(frozen=True)
@@ -21,27 +21,28 @@ class LoopLoads:
         step: the loop's variable.
         units: scalars, and arrays with the vectors loaded into them.
         indices: those declared in the loop that they need, in order.
+        dtypes: of buffers.
     """
 
     step: Var
     units: Sequence[Unit]
     indices: Sequence[k.LetIndex]
+    dtypes: Mapping[str, DType]
 
     @property
     def registers(self) -> int:
         """32-bit ones, of an iteration."""
-        return sum(words(unit) for unit in self.units)
+        return sum(array.nbytes // 4 for array in self.arrays(1))
 
     def names_outside(self) -> set[str]:
         """Indices declared before the loop that they need."""
         inside = {self.step.name, *(s.var.name for s in self.indices)}
         return set(chain.from_iterable(map(needed, (*self.units, *((s,) for s in self.indices))))) - inside
 
-    def arrays(self, count: int) -> Iterator[tuple[k.Array, int]]:
-        """An array for each load of `count` iterations, and its registers."""
+    def arrays(self, count: int) -> Iterator[k.Array]:
+        """An array for each load of `count` iterations."""
         for unit in self.units:
-            name, width, dtype = _kept(unit)
-            yield k.Array(name, dtype, count * width), count * words(unit)
+            yield keeping(unit, count, self.dtypes)
 
     def filling(self, count: int) -> k.For:
         """Loads of the first `count` iterations into those arrays."""
@@ -61,29 +62,17 @@ class LoopLoads:
         return begin, replace(loop, var=later, body=(k.LetIndex(step, var(later) + count, None), *loop.body))
 
     def _into(self, unit: Unit) -> k.Stmt:
-        array, width, _ = _kept(unit)
-        load = unit[-1]
+        load, array = unit[-1], keeping(unit, 1, self.dtypes).name
         if isinstance(load, k.LoadVector):
-            return replace(load, array=array, at=var(self.step) * width)
+            return replace(load, array=array, at=var(self.step) * load.width)
         assert isinstance(load, k.Let)
         return k.SetElement(array, var(self.step), load.value)
 
     def _from(self, unit: Unit) -> k.Stmt:
-        array, width, dtype = _kept(unit)
-        load = unit[-1]
+        load, array = unit[-1], keeping(unit, 1, self.dtypes)
         if isinstance(load, k.LoadVector):
-            lane = Var(f"{load.array}_lane", width)
-            element = k.Element(array, var(self.step) * width + var(lane), dtype)
+            lane = Var(f"{load.array}_lane", load.width)
+            element = k.Element(array.name, var(self.step) * load.width + var(lane), array.dtype)
             return k.For(lane, (k.SetElement(load.array, load.at + var(lane), element),), k.Loop.UNROLL)
         assert isinstance(load, k.Let)
-        return replace(load, value=k.Element(array, var(self.step), dtype))
-
-
-def _kept(unit: Unit) -> tuple[str, int, DType]:
-    """The array that keeps what is loaded in several iterations: its name, elements of each, and their type."""
-    first, load = unit[0], unit[-1]
-    if isinstance(load, k.LoadVector):
-        assert isinstance(first, k.Array)
-        return f"{first.name}_ahead", load.width, first.dtype
-    assert isinstance(load, k.Let)
-    return f"{load.name}_ahead", 1, load.value.dtype
+        return replace(load, value=k.Element(array.name, var(self.step), array.dtype))

@@ -18,14 +18,15 @@ def few_blocks(grid: int, device: DeviceSpec) -> bool:
     return not isinstance(grid, SymbolicDim) and grid <= FEW_BLOCKS * device.processors
 
 
-def loads_together(pattern: Pattern, elements: int, vector: int) -> int:
+def loads_together(pattern: Pattern, elements: int, vector: int, times: int = 1) -> int:
     """Iterations of a loop over a domain of so many elements whose loads a thread has under way together.
 
     Args:
         vector: elements of an access.
+        times: as many as else; of a thread that does the work of so many.
     """
     tensors = sum(read.type.numel >= elements for read in pattern.reads())
-    steps = MOST_STEPS
-    while steps > LEAST_STEPS and steps * tensors * vector > MOST_TOGETHER:
+    steps = times * MOST_STEPS
+    while steps > LEAST_STEPS and steps * tensors * vector > times * MOST_TOGETHER:
         steps //= 2
     return steps

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.reductions import ARG_KINDS, keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
@@ -26,7 +26,8 @@ GPU_THREADS = 256
 NARROW, NARROWEST = 8, 4
 """Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line."""
 MORE_THREADS = 512
-"""Of a block where processors have few, and each thread would take more rows than it loads together."""
+"""Of a block where processors have few, and each thread would take more rows than it loads together. Not where weights
+are read before other launches have ended: fewer threads have more registers for them (compiler/early_weights.py)."""
 SHORT, MANY_BLOCKS = 128, 4
 """Rows that a thread reduces alone where there are so many blocks for a processor."""
 MOST_REPEATED = 8192
@@ -60,14 +61,21 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     outer = kept // max(inner, 1)
     together = 0  # as in any loop
     if device.simt:
-        mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
+        early = device.early_starts and _reads_leaves(pattern, elements)
+        mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), early, device)
         if few_blocks(mapping.grid, device):
-            together = loads_together(pattern, elements, mapping.vector)
+            times = MORE_THREADS // mapping.threads if early else 1
+            together = loads_together(pattern, elements, mapping.vector, times)
     else:
         tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, columns=True, warp=device.warp)
     return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
+
+
+def _reads_leaves(pattern: Pattern, elements: int) -> bool:
+    """Whether all that is as large as what is reduced comes from outside of the region, as weights do."""
+    return all(read.kind in (OpKind.INPUT, OpKind.VARIABLE) for read in pattern.reads() if read.type.numel >= elements)
 
 
 def sums_of_columns(pattern: Pattern, in_blocks: bool) -> list[Node]:
@@ -119,7 +127,10 @@ def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, leng
     return elements, columns
 
 
-def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadMapping:
+def _gpu(domain: Domain, inner: int, vector: int, early: bool, device: DeviceSpec) -> ThreadMapping:
+    """Args:
+        early: what is reduced is read before other launches have ended.
+    """
     outer, length = domain.rows // max(inner, 1), domain.cols
 
     def blocks(across: int) -> int:
@@ -134,7 +145,8 @@ def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadM
             across = GPU_THREADS  # each thread reduces columns of its own, and none waits for another
         if across == NARROW and blocks(across) < device.processors // 4 and length >= threads // NARROWEST:
             across = NARROWEST
-        if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):
+        long = length > MOST_STEPS * (threads // across)
+        if long and not early and blocks(across) <= FEW_BLOCKS * device.processors:
             threads = MORE_THREADS
     down = _threads_for(length, threads // across)
     return ThreadMapping(blocks(across), across * down, across, down, vector, 0, columns=True, warp=device.warp)

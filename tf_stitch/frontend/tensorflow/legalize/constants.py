@@ -19,6 +19,7 @@ from tf_stitch.ir.types import Dim
 
 MAX_CONSTANT = 65536  # elements; larger ones stay TensorFlow constants, which a region reads
 MANY = 1024  # elements from which a constant is worth being said by fewer
+FEWEST_POSITIONS = 16  # elements from which numbers in equal steps are computed, not looked up
 
 
 @legalize("Const", weight=0)
@@ -31,6 +32,9 @@ def const(ctx: NodeContext) -> Node:
     mask = _causal(ctx, repeated, dtype) if repeated.ndim >= 2 and repeated.size >= MANY else None
     if mask is not None or (repeated.size < array.size >= MANY and repeated.size <= MAX_CONSTANT):
         return ctx.b.broadcast(ctx.b.constant(repeated, dtype) if mask is None else mask, tuple(array.shape))
+    positions = _positions(ctx, array, dtype)
+    if positions is not None:
+        return positions
     if array.size > MAX_CONSTANT:
         raise UnsupportedError(f"a constant of {array.size} elements is read, not compiled in")
     return ctx.b.constant(array, dtype)
@@ -75,6 +79,24 @@ def _causal(ctx: NodeContext, array: NDArray[Any], dtype: DType) -> Node | None:
         return kept if low else b.op(OpKind.LOGICAL_NOT, kept)
     one, other = (b.broadcast(b.constant(value, dtype), tuple(array.shape)) for value in (low, high))
     return b.select(kept, one, other)
+
+
+def _positions(ctx: NodeContext, array: NDArray[Any], dtype: DType) -> Node | None:
+    """Whole numbers in equal steps along the only axis; None for other constants. Of a table a GPU would read each
+    element from memory that nothing else has brought into a cache."""
+    if array.size < FEWEST_POSITIONS or dtype not in (DType.I32, DType.I64) or max(array.shape) != array.size:
+        return None
+    numbers = array.reshape(-1)
+    first, step = int(numbers[0]), int(numbers[1]) - int(numbers[0])
+    ends_in_range = abs(first) + abs(step) * array.size < np.iinfo(array.dtype).max
+    if not step or not ends_in_range or not (numbers == first + step * np.arange(array.size, dtype=array.dtype)).all():
+        return None
+    b, shape = ctx.b, tuple(array.shape)
+    position = b.iota(shape, array.shape.index(array.size), dtype)
+    for kind, number in ((OpKind.MUL, step), (OpKind.ADD, first)):
+        if number != (kind is OpKind.MUL):
+            position = b.op(kind, position, b.broadcast(b.scalar_like(number, position), shape))
+    return position
 
 
 def _is_splat(array: NDArray[Any]) -> bool:
