@@ -14,6 +14,7 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.libraries.attention import ATTENTION as ATTENTION_CALLS
 from tf_stitch.libraries.cudnn import CUDNN
+from tf_stitch.libraries.float8 import FLOAT8
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
 from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large
@@ -88,5 +89,5 @@ def _times_apart(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec
     return time_apart_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
-CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN, ATTENTION_CALLS), _passes,
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN, ATTENTION_CALLS, FLOAT8), _passes,
                      Emission(cuda_launches, _render, join_cuda, _UNIT), build_cuda, resources_of, _times, _times_apart)
