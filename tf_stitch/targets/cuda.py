@@ -35,6 +35,7 @@ from tf_stitch.transforms.fold_image_axes import FoldImageAxes
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.transforms.matmuls_to_float8 import MatmulsToFloat8
 from tf_stitch.transforms.matmuls_to_kernels import MatmulsToKernels
 from tf_stitch.transforms.pad_matmuls import PadMatmuls
 from tf_stitch.transforms.private_copies import PrivateCopies
@@ -62,6 +63,8 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         LowerGemvToReduction(options.to_sum),  # after splitting: threads share the terms
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
+        MatmulsToFloat8(options.of_float8),  # before others put their operands together
+        EliminateCommonSubexpressions(),  # scales, and transposes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         AttentionsToCalls(options.to_call),
