@@ -1,5 +1,5 @@
-"""A layer of float8 and its gradients, compiled for a GPU with its matmuls in float8: the kernels that quantise, move and
-scale, and the calls, by their NumPy references, give what the graph gives."""
+"""A layer of float8 and its gradients, compiled for a GPU with its matmuls in float8: the kernels that quantise, move
+and scale, and the calls, by their NumPy references, give what the graph gives."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A layer of float8 and its gradients, whose matmuls cuBLASLt computes in float8 on a GPU, against float64. Each case is
-a process of its own."""
+"""A layer of float8 and its gradients, whose matmuls cuBLASLt computes in float8 on a GPU, against float64. Each case
+is a process of its own."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ int cublasLtMatmulDescSetAttribute(void*, int attribute, const void* value, std:
   if (attribute == 8) bias = *static_cast<const std::uintptr_t*>(value);
   return refuse ? 7 : 0;
 }
-int cublasLtMatrixLayoutCreate(void** layout, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t stride) {
+int cublasLtMatrixLayoutCreate(void** layout, int type, std::uint64_t rows, std::uint64_t columns,
+                               std::int64_t stride) {
   const std::int64_t made[] = {type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), stride};
   for (int i = 0; i < 4; ++i) {
     for (int earlier = 0; earlier < 3; ++earlier) layouts[earlier][i] = layouts[earlier + 1][i];

@@ -73,8 +73,8 @@ void Run(const char* library) {
               live() - before_run);
   const char* const names[] = {"a", "b", "the result"};
   std::shared_ptr<DeviceCall> again;
-  FindGpuFloat8Gemm(nullptr, {tensorflow::DT_BFLOAT16, kFloat8E4m3fn, kFloat8E4m3fn, 32, 48, 64}, {kNone, kNone, 0},
-                    &again);
+  const Float8GemmSpec other{tensorflow::DT_BFLOAT16, kFloat8E4m3fn, kFloat8E4m3fn, 32, 48, 64};
+  FindGpuFloat8Gemm(nullptr, other, {kNone, 1 | 8 | 16, 0}, &again);
   std::printf("of other types: %s\n", again == float8 ? "the same" : "another");
   for (int i = 0; i < 3; ++i) {
     const std::int64_t* found = layout(i);

@@ -8,7 +8,7 @@ from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.float8_matmuls import Float8Matmul, as_float8, find_float8_matmul
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.stitch_plan import alone, is_large_matmul, live_out
 
@@ -19,8 +19,8 @@ LEAST_GAIN_US = 0.5
 
 
 def matmuls_of_float8(graph: TensorGraph, device: DeviceSpec, aligned: bool, times: PatternTimes) -> set[Node]:
-    """Those that take less time, each by itself, even if a kernel has to exchange the axes of its operands first, and
-    write them beside the halves that others read.
+    """Those that take less time, each by itself, even if kernels have to exchange the axes of its operands first, make
+    scales of floats, and write float8 beside the halves that others read.
 
     Args:
         aligned: inputs lie at multiples of 16 bytes.
@@ -47,8 +47,10 @@ def _gain(found: Float8Matmul, times: PatternTimes) -> float:
     before, after = times.exact(alone(found.matmul)), times.exact(alone(made))
     if before is None or after is None:
         return 0.0
-    moved = [times.exact(alone(node)) for operand in made.operands[:2] for node in _transposes(operand)]
-    return before - after - sum(float("inf") if us is None else us for us in moved)
+    kernels = [*(node for operand in made.operands[:2] for node in _transposes(operand)),
+               *(scale for scale in made.operands[2:] if scale.category is Category.ELEMENTWISE)]
+    added = [times.exact(alone(node)) for node in kernels]
+    return before - after - sum(float("inf") if us is None else us for us in added)
 
 
 def _transposes(operand: Node) -> Iterator[Node]:

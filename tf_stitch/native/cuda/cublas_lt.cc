@@ -101,8 +101,8 @@ class LtGemm final : public DeviceCall {
  public:
   LtGemm(const LtLibrary& lt, LtHandle handle, const GemmSpec& spec, OperandTypes types, unsigned cold,
          unsigned unaligned, std::size_t workspace, bool tf32, bool deterministic)
-      : lt_(lt), handle_(handle), spec_(spec), types_(types), cold_(cold), unaligned_(unaligned), workspace_(workspace), tf32_(tf32),
-        settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
+      : lt_(lt), handle_(handle), spec_(spec), types_(types), cold_(cold), unaligned_(unaligned),
+        workspace_(workspace), tf32_(tf32), settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
         b_(nullptr, lt.LayoutDestroy), out_(nullptr, lt.LayoutDestroy), addend_(nullptr, lt.LayoutDestroy) {}
 
   // A row-major matmul is the column-major matmul of the exchanged operands.
@@ -118,7 +118,8 @@ class LtGemm final : public DeviceCall {
       const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
       LtLayout made = nullptr;
       if (error.empty()) {
-        error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(&made, DataType(type), fast, slow, stored.stride));
+        error = Failed("cublasLtMatrixLayoutCreate",
+                       lt_.LayoutCreate(&made, DataType(type), fast, slow, stored.stride));
       }
       owned->reset(made);
       if (!error.empty() || spec_.batch == 1) return;
@@ -331,17 +332,8 @@ class LtGemm final : public DeviceCall {
   std::mutex mutex_;
 };
 
-}  // namespace
-
-std::string LoadCublasLt(const std::vector<std::string>& candidates) {
-  State& state = Global();
-  std::lock_guard<std::mutex> lock(state.mutex);
-  if (!state.library.error.empty()) state.library = LoadLtLibrary(candidates);
-  return state.library.error;
-}
-
-static std::string Find(CUcontext context, const GemmSpec& spec, OperandTypes types, const CallSite& site,
-                        std::shared_ptr<DeviceCall>* gemm) {
+std::string Find(CUcontext context, const GemmSpec& spec, OperandTypes types, const CallSite& site,
+                 std::shared_ptr<DeviceCall>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();
@@ -364,6 +356,15 @@ static std::string Find(CUcontext context, const GemmSpec& spec, OperandTypes ty
   state.gemms.Keep(key, made);
   *gemm = std::move(made);
   return "";
+}
+
+}  // namespace
+
+std::string LoadCublasLt(const std::vector<std::string>& candidates) {
+  State& state = Global();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (!state.library.error.empty()) state.library = LoadLtLibrary(candidates);
+  return state.library.error;
 }
 
 std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, const CallSite& site,
