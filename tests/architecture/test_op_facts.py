@@ -51,6 +51,10 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         operands = [B.input("r:0", dtype, (6,))]
     elif kind is OpKind.RESHAPE:
         operands = [B.input("r:0", dtype, (3, 4))]
+    elif kind is OpKind.FLOAT8_DOT:
+        operands = [B.input(f"{name}:0", dtype, (2, 6)) for name in "xy"]
+        operands += [B.input(f"{name}:0", DType.F32, ()) for name in "st"]
+        attrs[oa.Float8DotAttrs] = oa.Float8DotAttrs(DType.BF16)
     elif OP_TABLE[kind].category is Category.CONVOLUTION:
         operands = [B.input(f"{name}:0", dtype, (2, 3, 3, 2)) for name in "xy"]
         attrs[oa.ConvolutionAttrs] = oa.ConvolutionAttrs(
@@ -82,7 +86,7 @@ def test_every_legal_elementwise_op_has_an_intrinsic(kind: OpKind, dtype: DType)
                           if i.category not in (Category.SOURCE, Category.EFFECT, Category.LOOP)])
 def test_every_op_alone_becomes_a_kernel(kind: OpKind, device: DeviceSpec) -> None:
     legal = [node for dtype in DType if (node := node_of(kind, dtype)) is not None]
-    called = OP_TABLE[kind].category in (Category.CONVOLUTION, Category.ATTENTION)
+    called = OP_TABLE[kind].category in (Category.CONVOLUTION, Category.FLOAT8_CONTRACTION, Category.ATTENTION)
     if called and library_of(legal[0], target_of(device).libraries) is None:
         return  # stays TensorFlow's there
     assert legal, f"no dtype is legal for {kind.value}"

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "op/element_types.h"
 #include "op/gemm.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -55,6 +56,31 @@ void Run(const char* library) {
   asked("b", tensorflow::DT_FLOAT, 2);
   asked("the addend", tensorflow::DT_FLOAT, 8);
   asked("the result", tensorflow::DT_FLOAT, 16);
+
+  const auto scales = reinterpret_cast<const std::uintptr_t* (*)()>(dlsym(fake, "fake_scales"));
+  const auto transposed = reinterpret_cast<const std::int32_t* (*)()>(dlsym(fake, "fake_transposed"));
+  const auto layout = reinterpret_cast<const std::int64_t* (*)(int)>(dlsym(fake, "fake_layout"));
+  std::shared_ptr<DeviceCall> float8;
+  const Float8GemmSpec spec{tensorflow::DT_BFLOAT16, kFloat8E5m2, kFloat8E4m3fn, 32, 48, 64};
+  const std::string refused = FindGpuFloat8Gemm(nullptr, spec, {kNone, 1 | 8 | 16, 0}, &float8);
+  std::printf("float8: \"%s\", %u %u %u %u, scales %d %d, transposed %d %d\n", refused.c_str(), alignments()[0],
+              alignments()[1], alignments()[2], alignments()[3], static_cast<int>(scales()[0]),
+              static_cast<int>(scales()[1]), transposed()[0], transposed()[1]);
+  void* of_float8[] = {nullptr, nullptr, reinterpret_cast<void*>(256), reinterpret_cast<void*>(512), nullptr};
+  const int before_run = live();
+  float8->Run(nullptr, of_float8, nullptr, true);
+  std::printf("runs with scales %d %d: %d more live\n", static_cast<int>(scales()[0]), static_cast<int>(scales()[1]),
+              live() - before_run);
+  const char* const names[] = {"a", "b", "the result"};
+  std::shared_ptr<DeviceCall> again;
+  const Float8GemmSpec other{tensorflow::DT_BFLOAT16, kFloat8E4m3fn, kFloat8E4m3fn, 32, 48, 64};
+  FindGpuFloat8Gemm(nullptr, other, {kNone, 1 | 8 | 16, 0}, &again);
+  std::printf("of other types: %s\n", again == float8 ? "the same" : "another");
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t* found = layout(i);
+    std::printf("%s: type %d, %d x %d, stride %d\n", names[i], static_cast<int>(found[0]), static_cast<int>(found[1]),
+                static_cast<int>(found[2]), static_cast<int>(found[3]));
+  }
 
   const int before = live();
   refuse(true);

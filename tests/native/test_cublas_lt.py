@@ -20,6 +20,12 @@ a: 16 4 16 16, bias 16
 b: 4 16 16 16, bias 16
 the addend: 16 16 4 16, bias 16
 the result: 16 16 16 4, bias 16
+float8: "", 16 1 2 2, scales 4 16, transposed 1 0
+runs with scales 512 256: 0 more live
+of other types: another
+a: type 28, 64 x 32, stride 64
+b: type 28, 64 x 48, stride 64
+the result: type 14, 48 x 32, stride 48
 cublasLtMatmulDescSetAttribute failed with status 7
 refused: 0 more live
 runs with a bias: 0 more live

@@ -144,7 +144,7 @@ class PatternCompiler:
             ScheduleError: a matmul too large for that, or what libraries alone compute.
         """
         for node in pattern.nodes:
-            if node.category in (Category.CONVOLUTION, Category.ATTENTION):
+            if node.category in (Category.CONVOLUTION, Category.FLOAT8_CONTRACTION, Category.ATTENTION):
                 raise ScheduleError(f"{node.kind.value} is a library call of its own", node.loc)
         matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
         if not matmuls or attention_of(pattern) is not None or is_stitched(pattern, self.libraries):

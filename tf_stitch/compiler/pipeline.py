@@ -11,6 +11,7 @@ from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
 from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
+from tf_stitch.compiler.float8_matmuls import matmuls_of_float8
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.private_values import with_private_values
@@ -116,7 +117,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
                           partial(faster_as_sum, libraries=target.libraries, profile=device.profile),
                           partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
                           partial(attention_copies, times=times),
-                          partial(attentions_to_call, device=device, times=times))
+                          partial(attentions_to_call, device=device, times=times),
+                          partial(matmuls_of_float8, device=device, aligned=aligned, times=times))
     return target.passes(device, options)
 
 

@@ -12,6 +12,8 @@ ASYNC_COPY_ARCHITECTURE = 80
 """Compute capability from which it can, and from which mma.sync takes TF32 and bfloat16, too."""
 CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
+FLOAT8_ARCHITECTURE = 89
+"""Compute capability from which tensor cores multiply float8."""
 EARLY_START_ARCHITECTURE = 90
 """Compute capability from which CUDA graphs have programmatic edges (griddepcontrol, PTX ISA)."""
 BLOCK_BARRIERS = 16
@@ -49,6 +51,7 @@ class DeviceSpec:
             them itself.
         async_copies: threads can copy to shared memory beside other work.
         tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
+        float8_matmuls: a library multiplies float8 on tensor cores.
         library_addend: time that a library call needs to read an addend, relative to a kernel's.
         fused_attention: a library has fused kernels of attentions and their gradients, whose times are known.
     """
@@ -75,6 +78,7 @@ class DeviceSpec:
     tensor_cores: bool = False
     library_addend: float = 1.0
     fused_attention: bool = False
+    float8_matmuls: bool = False
 
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
@@ -86,7 +90,8 @@ def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
                       largest_cluster=LARGEST_CLUSTER if int(architecture) >= CLUSTER_ARCHITECTURE else 1,
                       block_barriers=BLOCK_BARRIERS,
                       early_starts=int(architecture) >= EARLY_START_ARCHITECTURE, async_copies=newer,
-                      tensor_cores=newer, library_addend=LIBRARY_ADDEND)
+                      tensor_cores=newer, library_addend=LIBRARY_ADDEND,
+                      float8_matmuls=int(architecture) >= FLOAT8_ARCHITECTURE)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

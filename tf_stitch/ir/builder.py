@@ -100,6 +100,10 @@ class Builder:
     def dot(self, x: Node, y: Node, transpose_a: bool = False, transpose_b: bool = False) -> Node:
         return make_node(OpKind.DOT, (x, y), oa.DotAttrs(transpose_a, transpose_b), self.loc)
 
+    def float8_dot(self, x: Node, y: Node, x_scale: Node, y_scale: Node, dtype: DType) -> Node:
+        """x [m, k] times y [n, k], each by its scale, of type `dtype`."""
+        return make_node(OpKind.FLOAT8_DOT, (x, y, x_scale, y_scale), oa.Float8DotAttrs(dtype), self.loc)
+
     def convolution(self, kind: OpKind, x: Node, y: Node, attrs: oa.ConvolutionAttrs) -> Node:
         """A convolution of images, or one of its gradients."""
         return make_node(kind, (x, y), attrs, self.loc)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import DotAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import DotAttrs, Float8DotAttrs, TransposeAttrs
 
 
 def terms_of(matmul: Node) -> int:
-    """How many terms a static matmul (DOT) sums for each element."""
+    """How many terms a static matmul (DOT, FLOAT8_DOT) sums for each element."""
+    if isinstance(matmul.attrs, Float8DotAttrs):
+        return matmul.operands[0].type.dims[-1]
     assert isinstance(matmul.attrs, DotAttrs)
     return matmul.operands[0].type.dims[-2 if matmul.attrs.transpose_a else -1]
 

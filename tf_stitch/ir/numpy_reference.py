@@ -208,6 +208,12 @@ def dot(attrs: oa.DotAttrs, x: Array, y: Array) -> Array:
     return np.asarray(np.matmul(left, right))
 
 
+def float8_dot(attrs: oa.Float8DotAttrs, x: Array, y: Array, x_scale: Array, y_scale: Array) -> Array:
+    """Matmul of rows of terms, scaled, then rounded."""
+    matmul = np.matmul(x.astype(np.float32), y.astype(np.float32).T)
+    return np.asarray(matmul * (x_scale * y_scale).astype(np.float32)).astype(attrs.dtype.numpy)
+
+
 def cumsum(attrs: oa.ScanAttrs, x: Array) -> Array:
     # It starts from 0, so that no sum is -0.
     return _scan(attrs, x, lambda y: np.cumsum(y, axis=-1, dtype=x.dtype) + x.dtype.type(0), 0)

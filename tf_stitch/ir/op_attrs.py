@@ -184,6 +184,13 @@ class DotAttrs(Attrs):
 
 
 @dataclass(frozen=True)
+class Float8DotAttrs(Attrs):
+    """Of a matmul of float8: the half type of its result, which is rounded once."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class ConvolutionAttrs(Attrs):
     """Of a convolution of images of two or three axes, and of its gradients: depth, height, width.
 

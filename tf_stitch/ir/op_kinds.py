@@ -100,6 +100,7 @@ class OpKind(Enum):
     SCATTER = "scatter"
     # contractions
     DOT = "dot"
+    FLOAT8_DOT = "float8_dot"
     # convolutions of images
     CONVOLUTION = "convolution"
     CONVOLUTION_INPUT_GRAD = "convolution_input_grad"
@@ -126,6 +127,7 @@ class Category(Enum):
     SCAN = "scan"
     SCATTER = "scatter"
     CONTRACTION = "contraction"
+    FLOAT8_CONTRACTION = "float8_contraction"
     CONVOLUTION = "convolution"
     ATTENTION = "fused_attention"
     EFFECT = "effect"
@@ -137,5 +139,5 @@ class Category(Enum):
 COLLECTED = (Category.REDUCTION, Category.SCAN, Category.SCATTER)
 """Whose elements are made of many others, so that no kernel computes them in passing."""
 
-CALLED = (Category.CONTRACTION, Category.CONVOLUTION, Category.ATTENTION)
+CALLED = (Category.CONTRACTION, Category.FLOAT8_CONTRACTION, Category.CONVOLUTION, Category.ATTENTION)
 """What library calls compute, from memory to memory."""

@@ -144,6 +144,7 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.ARGMAX: _reduction(rule.arg_reduction, ref.arg_reduce(np.greater), oa.ArgReduceAttrs),
     _K.ARGMIN: _reduction(rule.arg_reduction, ref.arg_reduce(np.less), oa.ArgReduceAttrs),
     _K.DOT: OpInfo(2, Category.CONTRACTION, rule.dot, ref.dot, oa.DotAttrs),
+    _K.FLOAT8_DOT: OpInfo(4, Category.FLOAT8_CONTRACTION, rule.float8_dot, ref.float8_dot, oa.Float8DotAttrs),
     _K.CONVOLUTION: _convolution(rule.convolution, conv.convolution),
     _K.CONVOLUTION_INPUT_GRAD: _convolution(rule.convolution_input_grad, conv.input_grad),
     _K.CONVOLUTION_FILTER_GRAD: _convolution(rule.convolution_filter_grad, conv.filter_grad),

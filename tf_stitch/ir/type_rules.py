@@ -262,6 +262,19 @@ def dot(types: Types, attrs: oa.Attrs) -> TensorType:
     return TensorType(left.dtype, (*batch, m, n))
 
 
+def float8_dot(types: Types, attrs: oa.Attrs) -> TensorType:
+    """a [m, k] times b [n, k], one of them in e4m3fn, and two scales, float32 [] -> [m, n] of halves."""
+    dtype = cast(oa.Float8DotAttrs, attrs).dtype
+    left, right, *scales = types
+    _require(left.dtype.is_float8 and right.dtype.is_float8 and DType.F8_E4M3FN in (left.dtype, right.dtype),
+             f"operand types of float8_dot: {left} and {right}")
+    _require(dtype in (DType.F16, DType.BF16), f"float8_dot has no results in {dtype.value}")
+    _require(all(scale == TensorType(DType.F32, ()) for scale in scales), "scales of float8_dot are float32")
+    _require(left.rank == right.rank == 2 and left.shape[1] == right.shape[1], f"{left} and {right} do not fit "
+             "float8_dot")
+    return TensorType(dtype, (left.shape[0], right.shape[0]))
+
+
 def convolution(types: Types, attrs: oa.Attrs) -> TensorType:
     """Images [n, *image, c] by filters [k, *window, c / groups] -> [n, *windows, k]."""
     a = cast(oa.ConvolutionAttrs, attrs)

@@ -13,9 +13,10 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.libraries.attention import ATTENTION
 from tf_stitch.libraries.call import Library, LibraryCall
 from tf_stitch.libraries.cudnn import CUDNN
+from tf_stitch.libraries.float8 import FLOAT8
 from tf_stitch.libraries.gemm import GEMM
 
-LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN, ATTENTION)
+LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN, ATTENTION, FLOAT8)
 
 
 def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:

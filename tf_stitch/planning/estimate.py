@@ -88,6 +88,6 @@ def _node_ns(node: Node, device: DeviceSpec) -> float:
     elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
     kind = node.kind
     if node.category in CALLED:
-        elements *= terms_of(node) if kind is OpKind.DOT else convolution_terms(node)
+        elements *= terms_of(node) if kind in (OpKind.DOT, OpKind.FLOAT8_DOT) else convolution_terms(node)
         kind = OpKind.ADD  # and a multiplication with it
     return elements / device.profile.rate(node.type.dtype.compute.value, kind.value, node.info.cost)

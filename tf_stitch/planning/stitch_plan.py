@@ -168,8 +168,10 @@ def is_large_matmul(node: Node) -> bool:
 
 
 def is_large(node: Node) -> bool:
-    """What only a library call computes, where there is one: a convolution, an attention, a matmul of many terms."""
-    return node.category in (Category.CONVOLUTION, Category.ATTENTION) or is_large_matmul(node)
+    """What only a library call computes, where there is one: a convolution, an attention, a matmul of float8 or of many
+    terms."""
+    called = (Category.CONVOLUTION, Category.FLOAT8_CONTRACTION, Category.ATTENTION)
+    return node.category in called or is_large_matmul(node)
 
 
 def needs_library(node: Node, libraries: Sequence[Library]) -> bool:

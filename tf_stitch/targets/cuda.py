@@ -14,6 +14,7 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.libraries.attention import ATTENTION as ATTENTION_CALLS
 from tf_stitch.libraries.cudnn import CUDNN
+from tf_stitch.libraries.float8 import FLOAT8
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
 from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large
@@ -34,6 +35,7 @@ from tf_stitch.transforms.fold_image_axes import FoldImageAxes
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.transforms.matmuls_to_float8 import MatmulsToFloat8
 from tf_stitch.transforms.matmuls_to_kernels import MatmulsToKernels
 from tf_stitch.transforms.pad_matmuls import PadMatmuls
 from tf_stitch.transforms.private_copies import PrivateCopies
@@ -61,6 +63,8 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         LowerGemvToReduction(options.to_sum),  # after splitting: threads share the terms
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
+        MatmulsToFloat8(options.of_float8),  # before others put their operands together
+        EliminateCommonSubexpressions(),  # scales, and transposes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         AttentionsToCalls(options.to_call),
@@ -88,5 +92,5 @@ def _times_apart(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec
     return time_apart_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
-CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN, ATTENTION_CALLS), _passes,
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN, ATTENTION_CALLS, FLOAT8), _passes,
                      Emission(cuda_launches, _render, join_cuda, _UNIT), build_cuda, resources_of, _times, _times_apart)

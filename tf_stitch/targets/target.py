@@ -36,6 +36,7 @@ class PassOptions:
             library.
         to_kernel: matmuls of a graph that a kernel of ours multiplies in less time than a library.
         to_pad: matmuls of a graph that a library is faster with on zeros added to their rows.
+        of_float8: matmuls of a graph that a library is faster with on the float8 that their operands come from.
         for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
         to_call: attentions of a graph that a library computes, with their gradients.
     """
@@ -47,6 +48,7 @@ class PassOptions:
     to_pad: Callable[[TensorGraph], set[Node]]
     for_gradients: Callable[[TensorGraph], Sequence[Copies]]
     to_call: Callable[[TensorGraph], Sequence[FusedAttention]]
+    of_float8: Callable[[TensorGraph], Collection[Node]]
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,12 @@ def _dot(node: Node, x: Any, y: Any) -> Any:
     return tf.raw_ops.BatchMatMulV2(x=x, y=y, adj_x=node.attrs.transpose_a, adj_y=node.attrs.transpose_b)
 
 
+def _float8_dot(node: Node, x: Any, y: Any, x_scale: Any, y_scale: Any) -> Any:
+    assert isinstance(node.attrs, oa.Float8DotAttrs)
+    matmul = tf.raw_ops.MatMul(a=tf.cast(x, tf.float32), b=tf.cast(y, tf.float32), transpose_b=True)
+    return tf.cast(matmul * (x_scale * y_scale), node.attrs.dtype.value)
+
+
 _raw = tf.raw_ops
 EXPORTS: dict[K, Export] = {
     K.CONSTANT: _constant,
@@ -285,6 +291,7 @@ EXPORTS: dict[K, Export] = {
     K.CUMSUM: _scan(_raw.Cumsum),
     K.CUMPROD: _scan(_raw.Cumprod),
     K.DOT: _dot,
+    K.FLOAT8_DOT: _float8_dot,
     K.ATTENTION: export_attention.attention,
     K.ATTENTION_LOG_SUM: export_attention.log_sum,
     K.ATTENTION_QUERY_GRAD: export_attention.query_grad,

@@ -17,10 +17,11 @@ namespace {
 
 // Numbers of cublasLt.h.
 enum { kDescTransposeA = 3, kDescTransposeB = 4, kDescEpilogue = 7, kDescBiasPointer = 8 };
+enum { kDescScaleA = 17, kDescScaleB = 18 };  // addresses of float32
 enum { kLayoutBatchCount = 5, kLayoutBatchOffset = 6 };
 enum { kPreferWorkspace = 1, kPreferReductions = 3, kPreferAlignment = 5 };
 enum { kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32 };  // bias joins as a bit
-enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
+enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBfloat16 = 14, kReal8E4m3 = 28, kReal8E5m2 = 29 };
 enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 enum { kAlgoSplitK = 2, kAlgoReduction = 3 };
@@ -36,8 +37,18 @@ constexpr std::int32_t kSplits[] = {4, 8, 16, 32};
 // dropped here is settled anew by the next executable that wants it.
 constexpr std::size_t kMostGemms = 2048;
 
+// Element types of a and b, where they are float8: the scales of both are arguments before the result.
+struct OperandTypes {
+  int a, b;
+
+  bool float8() const { return IsFloat8(a); }
+  bool operator<(const OperandTypes& other) const { return std::tie(a, b) < std::tie(other.a, other.b); }
+};
+
+constexpr int kScaleA = 2, kScaleB = 3, kMostArguments = 5;  // arguments
+
 struct State {
-  using Key = std::tuple<CUcontext, GemmSpec, unsigned, unsigned, std::size_t, bool, bool>;
+  using Key = std::tuple<CUcontext, GemmSpec, OperandTypes, unsigned, unsigned, std::size_t, bool, bool>;
 
   std::mutex mutex;
   LtLibrary library;
@@ -76,7 +87,11 @@ int DataType(int type) {
     case kHalf:
       return kReal16;
     case kBfloat16:
-      return kBfloat16;
+      return kRealBfloat16;
+    case kFloat8E4m3fn:
+      return kReal8E4m3;
+    case kFloat8E5m2:
+      return kReal8E5m2;
     default:
       return -1;
   }
@@ -84,25 +99,27 @@ int DataType(int type) {
 
 class LtGemm final : public DeviceCall {
  public:
-  LtGemm(const LtLibrary& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, unsigned unaligned,
-         std::size_t workspace, bool tf32, bool deterministic)
-      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), unaligned_(unaligned), workspace_(workspace), tf32_(tf32),
-        settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
+  LtGemm(const LtLibrary& lt, LtHandle handle, const GemmSpec& spec, OperandTypes types, unsigned cold,
+         unsigned unaligned, std::size_t workspace, bool tf32, bool deterministic)
+      : lt_(lt), handle_(handle), spec_(spec), types_(types), cold_(cold), unaligned_(unaligned),
+        workspace_(workspace), tf32_(tf32), settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
         b_(nullptr, lt.LayoutDestroy), out_(nullptr, lt.LayoutDestroy), addend_(nullptr, lt.LayoutDestroy) {}
 
   // A row-major matmul is the column-major matmul of the exchanged operands.
   std::string Prepare() {
-    const int type = DataType(spec_.type);
-    if (type < 0) return "cuBLASLt has no matmuls of this type";
-    // Proposals look at no more of a bias than the alignment of its address.
-    std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{Alignment(2)}), &desc_);
-    const auto layout = [&](Owned<LtLayoutOpaque>* owned, const MatrixLayout& stored, std::int64_t rows,
+    if (DataType(spec_.type) < 0) return "cuBLASLt has no matmuls of this type";
+    // Proposals look at no more of a bias or a scale than the alignment of its address.
+    void* addresses[kMostArguments];
+    for (int i = 0; i < kMostArguments; ++i) addresses[i] = reinterpret_cast<void*>(std::uintptr_t{Alignment(i)});
+    std::string error = NewDesc(addresses, &desc_);
+    const auto layout = [&](Owned<LtLayoutOpaque>* owned, int type, const MatrixLayout& stored, std::int64_t rows,
                             std::int64_t cols) {
       // Rows of cols elements are column-major columns; one stored transposed has its axes exchanged.
       const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
       LtLayout made = nullptr;
       if (error.empty()) {
-        error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(&made, type, fast, slow, stored.stride));
+        error = Failed("cublasLtMatrixLayoutCreate",
+                       lt_.LayoutCreate(&made, DataType(type), fast, slow, stored.stride));
       }
       owned->reset(made);
       if (!error.empty() || spec_.batch == 1) return;
@@ -114,10 +131,10 @@ class LtGemm final : public DeviceCall {
                        lt_.LayoutSet(made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
       }
     };
-    layout(&a_, spec_.a, spec_.m, spec_.k);
-    layout(&b_, spec_.b, spec_.k, spec_.n);
-    layout(&out_, spec_.out, spec_.m, spec_.n);
-    layout(&addend_, {false, spec_.n, spec_.m * spec_.n}, spec_.m, spec_.n);
+    layout(&a_, types_.a, spec_.a, spec_.m, spec_.k);
+    layout(&b_, types_.b, spec_.b, spec_.k, spec_.n);
+    layout(&out_, spec_.type, spec_.out, spec_.m, spec_.n);
+    layout(&addend_, spec_.type, {false, spec_.n, spec_.m * spec_.n}, spec_.m, spec_.n);
     return error.empty() ? Propose() : error;
   }
 
@@ -161,7 +178,10 @@ class LtGemm final : public DeviceCall {
     return spec_.bias ? kEpilogueBias : kEpilogueDefault;
   }
 
-  std::string NewDesc(const void* bias, Owned<LtDescOpaque>* owned) const {
+  // Whether the descriptor holds addresses of arguments.
+  bool HoldsAddresses() const { return spec_.bias || types_.float8(); }
+
+  std::string NewDesc(void* const* arguments, Owned<LtDescOpaque>* owned) const {
     const bool wide = spec_.type == kDouble;
     const int compute = wide ? kCompute64 : tf32_ && spec_.type == kFloat ? kCompute32AsTf32 : kCompute32;
     LtDesc desc = nullptr;
@@ -175,7 +195,11 @@ class LtGemm final : public DeviceCall {
     set(kDescTransposeA, std::int32_t{spec_.b.transposed});
     set(kDescTransposeB, std::int32_t{spec_.a.transposed});
     if (LtEpilogue() != kEpilogueDefault) set(kDescEpilogue, LtEpilogue());
-    if (spec_.bias) set(kDescBiasPointer, bias);
+    if (spec_.bias) set(kDescBiasPointer, arguments[2]);
+    if (types_.float8()) {
+      set(kDescScaleA, arguments[kScaleB]);  // of the exchanged operands
+      set(kDescScaleB, arguments[kScaleA]);
+    }
     return error;
   }
 
@@ -191,7 +215,7 @@ class LtGemm final : public DeviceCall {
     };
     prefer(kPreferWorkspace, std::uint64_t{workspace_});
     prefer(kPreferReductions, kReproducibleReductions);
-    const int result = Arguments(spec_) - 1;
+    const int result = Result();
     const int arguments[] = {1, 0, spec_.addend ? AddendArgument(spec_) : result, result};  // of A, B, C and D
     for (int i = 0; i < 4; ++i) prefer(kPreferAlignment + i, Alignment(arguments[i]));
     int found = 0;
@@ -213,7 +237,7 @@ class LtGemm final : public DeviceCall {
   // workspace and are added in order.
   void ProposeSplits() {
     const auto tiles = [](std::int64_t extent) { return (extent + kTile - 1) / kTile; };
-    if (spec_.k < kManyTerms || spec_.batch * tiles(spec_.m) * tiles(spec_.n) > kFewTiles) return;
+    if (types_.float8() || spec_.k < kManyTerms || spec_.batch * tiles(spec_.m) * tiles(spec_.n) > kFewTiles) return;
     const std::size_t whole = std::min(proposals_.size(), kSplitProposals);
     for (std::size_t i = 0; i < whole; ++i) {
       for (const std::int32_t splits : kSplits) {
@@ -237,7 +261,8 @@ class LtGemm final : public DeviceCall {
   // Keeps the proposal that runs fastest; the library's first one where none can be tried.
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (proposals_.size() < 2) return;
-    const std::size_t bytes[] = {Bytes(spec_.a, spec_.m, spec_.k), Bytes(spec_.b, spec_.k, spec_.n)};
+    const std::size_t bytes[] = {Bytes(types_.a, spec_.a, spec_.m, spec_.k),
+                                 Bytes(types_.b, spec_.b, spec_.k, spec_.n)};
     std::vector<GpuTimer::Memory> hot;
     for (int i = 0; i < 2; ++i) {
       if ((cold_ >> i & 1) == 0) hot.emplace_back(arguments[i], bytes[i]);
@@ -254,26 +279,26 @@ class LtGemm final : public DeviceCall {
     }
   }
 
-  // What matrices [rows, cols] span.
-  std::size_t Bytes(const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) const {
+  // What matrices [rows, cols] of a type span.
+  std::size_t Bytes(int type, const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) const {
     const std::int64_t slow = stored.transposed ? cols : rows, fast = stored.transposed ? rows : cols;
     const auto items = static_cast<std::size_t>((spec_.batch - 1) * stored.step + (slow - 1) * stored.stride + fast);
-    return items * ItemBytes();
+    return items * ElementBytes(type);
   }
 
   std::string Launch(const LtHeuristic& proposal, CUstream stream, void* const* arguments, void* workspace) const {
-    // The pointer of the bias is part of the descriptor, which other threads may be using.
-    Owned<LtDescOpaque> with_bias(nullptr, lt_.DescDestroy);
+    // Addresses of the bias and of scales are part of the descriptor, which other threads may be using.
+    Owned<LtDescOpaque> with_addresses(nullptr, lt_.DescDestroy);
     std::string error;
-    if (spec_.bias) error = NewDesc(arguments[2], &with_bias);
+    if (HoldsAddresses()) error = NewDesc(arguments, &with_addresses);
     if (error.empty()) {
       const float one = 1, beta = spec_.addend;
       const double wide_one = 1, wide_beta = spec_.addend;
       const bool wide = spec_.type == kDouble;
-      void* out = arguments[Arguments(spec_) - 1];
+      void* out = arguments[Result()];
       const void* c = spec_.addend ? arguments[AddendArgument(spec_)] : out;
       error = Failed("cublasLtMatmul",
-                     lt_.Matmul(handle_, spec_.bias ? with_bias.get() : desc_.get(),
+                     lt_.Matmul(handle_, HoldsAddresses() ? with_addresses.get() : desc_.get(),
                                 wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_.get(), arguments[0],
                                 a_.get(), wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out, out_.get(),
                                 &proposal.algo, workspace, proposal.workspace, stream));
@@ -281,20 +306,21 @@ class LtGemm final : public DeviceCall {
     return error;
   }
 
+  int Result() const { return Arguments(spec_) - 1 + (types_.float8() ? 2 : 0); }
+
   LtLayout C() const { return spec_.addend ? addend_.get() : out_.get(); }
 
   // Bytes that the address of an argument is a multiple of.
   std::uint32_t Alignment(int argument) const {
-    return (unaligned_ >> argument & 1) == 0 ? kCallAlignment : ItemBytes();
-  }
-
-  std::uint32_t ItemBytes() const {
-    return ElementBytes(spec_.type);
+    if ((unaligned_ >> argument & 1) == 0) return kCallAlignment;
+    if (types_.float8() && (argument == kScaleA || argument == kScaleB)) return ElementBytes(kFloat);
+    return ElementBytes(argument == 0 ? types_.a : argument == 1 ? types_.b : spec_.type);
   }
 
   const LtLibrary& lt_;
   const LtHandle handle_;
   const GemmSpec spec_;
+  const OperandTypes types_;
   const unsigned cold_, unaligned_;
   const std::size_t workspace_;
   const bool tf32_;
@@ -305,6 +331,32 @@ class LtGemm final : public DeviceCall {
   std::size_t chosen_ = 0;
   std::mutex mutex_;
 };
+
+std::string Find(CUcontext context, const GemmSpec& spec, OperandTypes types, const CallSite& site,
+                 std::shared_ptr<DeviceCall>* gemm) {
+  const std::string missing = LoadCublasLt({});
+  if (!missing.empty()) return missing;
+  State& state = Global();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
+  const State::Key key{context, spec, types, site.cold, site.unaligned, site.workspace, tf32, deterministic};
+  if (const std::shared_ptr<DeviceCall>* known = state.gemms.Find(key)) {
+    *gemm = *known;
+    return "";
+  }
+  LtHandle& handle = state.handles[context];
+  if (handle == nullptr) {
+    const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
+    if (!error.empty()) return error;
+  }
+  auto made = std::make_shared<LtGemm>(state.library, handle, spec, types, site.cold, site.unaligned, site.workspace,
+                                       tf32, deterministic);
+  const std::string error = made->Prepare();
+  if (!error.empty()) return error;
+  state.gemms.Keep(key, made);
+  *gemm = std::move(made);
+  return "";
+}
 
 }  // namespace
 
@@ -317,28 +369,16 @@ std::string LoadCublasLt(const std::vector<std::string>& candidates) {
 
 std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, const CallSite& site,
                         std::shared_ptr<DeviceCall>* gemm) {
-  const std::string missing = LoadCublasLt({});
-  if (!missing.empty()) return missing;
-  State& state = Global();
-  std::lock_guard<std::mutex> lock(state.mutex);
-  const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  const State::Key key{context, spec, site.cold, site.unaligned, site.workspace, tf32, deterministic};
-  if (const std::shared_ptr<DeviceCall>* known = state.gemms.Find(key)) {
-    *gemm = *known;
-    return "";
-  }
-  LtHandle& handle = state.handles[context];
-  if (handle == nullptr) {
-    const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
-    if (!error.empty()) return error;
-  }
-  auto made = std::make_shared<LtGemm>(state.library, handle, spec, site.cold, site.unaligned, site.workspace, tf32,
-                                     deterministic);
-  const std::string error = made->Prepare();
-  if (!error.empty()) return error;
-  state.gemms.Keep(key, made);
-  *gemm = std::move(made);
-  return "";
+  return Find(context, spec, {spec.type, spec.type}, site, gemm);
+}
+
+// Tensor cores take float8 whose terms lie side by side only: b is stored transposed.
+std::string FindGpuFloat8Gemm(CUcontext context, const Float8GemmSpec& spec, const CallSite& site,
+                              std::shared_ptr<DeviceCall>* gemm) {
+  const auto rows = [](bool transposed, std::int64_t stride) { return MatrixLayout{transposed, stride, 0, 1, 0, 0}; };
+  const GemmSpec plain{spec.type, 1, spec.m, spec.n, spec.k, rows(false, spec.k), rows(true, spec.k),
+                       rows(false, spec.n), false, false, Activation::kNone};
+  return Find(context, plain, {spec.a_type, spec.b_type}, site, gemm);
 }
 
 }  // namespace tf_stitch

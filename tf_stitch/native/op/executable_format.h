@@ -267,27 +267,57 @@ struct AttentionSpec {
   }
 };
 
+// A matmul of float8, [m, k] by [n, k] -> [m, n], each times a scale, a float32. All are contiguous. Arguments are a,
+// b, the scale of a, the scale of b, and the result.
+struct Float8GemmSpec {
+  int type;  // tensorflow::DataType
+  int a_type;  // tensorflow::DataType
+  int b_type;  // tensorflow::DataType
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+
+  auto Tie() const { return std::tie(type, a_type, b_type, m, n, k); }
+  bool operator<(const Float8GemmSpec& other) const { return Tie() < other.Tie(); }
+
+  template <typename Reader>
+  static Float8GemmSpec Read(Reader& reader) {
+    Float8GemmSpec words{};
+    words.type = static_cast<int>(reader.Ranged("Float8GemmSpec.type", 1, 1000));
+    words.a_type = static_cast<int>(reader.Ranged("Float8GemmSpec.a_type", 1, 1000));
+    words.b_type = static_cast<int>(reader.Ranged("Float8GemmSpec.b_type", 1, 1000));
+    words.m = reader.Ranged("Float8GemmSpec.m", 1, 2147483647);
+    words.n = reader.Ranged("Float8GemmSpec.n", 1, 2147483647);
+    words.k = reader.Ranged("Float8GemmSpec.k", 1, 2147483647);
+    return words;
+  }
+};
+
 // Which library a call is of.
 enum class LibraryCode : std::int64_t {
   kGemm = 0,
   kConvolution = 1,
   kFusedAttention = 2,
+  kFloat8Gemm = 3,
 };
 
 // The call of a record; throws std::invalid_argument where that makes no sense.
 std::shared_ptr<const LibraryCall> MakeCall(const GemmSpec& spec);
 std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec);
 std::shared_ptr<const LibraryCall> MakeCall(const AttentionSpec& spec);
+std::shared_ptr<const LibraryCall> MakeCall(const Float8GemmSpec& spec);
 
 template <typename Reader>
 std::shared_ptr<const LibraryCall> ReadCall(Reader& reader) {
-  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 2))) {
+  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 3))) {
     case LibraryCode::kGemm:
       return MakeCall(GemmSpec::Read(reader));
     case LibraryCode::kConvolution:
       return MakeCall(ConvolutionSpec::Read(reader));
     case LibraryCode::kFusedAttention:
       return MakeCall(AttentionSpec::Read(reader));
+    case LibraryCode::kFloat8Gemm:
+      return MakeCall(Float8GemmSpec::Read(reader));
   }
   return nullptr;
 }

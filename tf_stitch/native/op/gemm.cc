@@ -1,5 +1,7 @@
 #include "op/gemm.h"
 
+#include "op/element_types.h"
+
 namespace tf_stitch {
 namespace {
 
@@ -25,7 +27,30 @@ class GemmCall final : public LibraryCall {
   const GemmSpec spec_;
 };
 
+class Float8GemmCall final : public LibraryCall {
+ public:
+  explicit Float8GemmCall(const Float8GemmSpec& spec) : spec_(spec) {}
+
+  int arguments() const override { return 5; }
+
+  std::string RunOnHost(void* const*, tsl::thread::ThreadPool*) const override {
+    return "matmuls of float8 are for GPUs";
+  }
+
+  std::string Prepare(CUcontext context, const CallSite& site, std::shared_ptr<DeviceCall>* call) const override {
+    return FindGpuFloat8Gemm(context, spec_, site, call);
+  }
+
+ private:
+  const Float8GemmSpec spec_;
+};
+
 }  // namespace
+
+std::shared_ptr<const LibraryCall> MakeCall(const Float8GemmSpec& spec) {
+  if (!IsFloat8(spec.a_type) || !IsFloat8(spec.b_type)) throw std::invalid_argument("a matmul of float8 is of others");
+  return std::make_shared<Float8GemmCall>(spec);
+}
 
 std::shared_ptr<const LibraryCall> MakeCall(const GemmSpec& spec) {
   if (spec.out.transposed) throw std::invalid_argument("the result of a matmul is transposed");

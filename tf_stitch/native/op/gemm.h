@@ -15,6 +15,9 @@ inline int AddendArgument(const GemmSpec& spec) { return 2 + spec.bias; }
 std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, const CallSite& site,
                         std::shared_ptr<DeviceCall>* gemm);
 
+std::string FindGpuFloat8Gemm(CUcontext context, const Float8GemmSpec& spec, const CallSite& site,
+                              std::shared_ptr<DeviceCall>* gemm);
+
 // "" or why this process has no cuBLASLt. `candidates` are files to try after what is already loaded.
 std::string LoadCublasLt(const std::vector<std::string>& candidates);
 
