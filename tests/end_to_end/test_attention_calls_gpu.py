@@ -80,9 +80,10 @@ def trained(function):
     @function
     def step(ids):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(tf.cast(model(ids, training=True), tf.float32) - 1.0))
+            errors = tf.square(tf.cast(model(ids, training=True), tf.float32) - 1.0)
+            loss = tf.reduce_mean(tf.reduce_sum(errors, -1))
         for v, g in zip(weights, tape.gradient(loss, weights)):
-            v.assign_sub(0.05 * tf.cast(tf.convert_to_tensor(g), v.dtype))
+            v.assign_sub(0.001 * tf.cast(tf.convert_to_tensor(g), v.dtype))
         return loss
     ids = tf.constant(np.random.default_rng(0).integers(0, 1000, (16, 256)), tf.int32)
     return [float(step(ids)) for _ in range(8)]

@@ -53,7 +53,7 @@ class Work:
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
         multiply_adds: multiplications with additions by tensor cores, in TF32.
-        together: iterations of a loop with loads that a GPU's thread has under way at most.
+        together: elements of a loop's loads that a GPU's thread has under way, where it says so.
         lines: a GPU's: lines of the first cache that its warp's loads and stores look up, each for itself.
     """
 

@@ -23,7 +23,6 @@ from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
-from tf_stitch.kernel_ir.statements import TOGETHER
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work
 from tf_stitch.planning.stitch_plan import Pattern
@@ -39,9 +38,11 @@ ADDITIONS_A_LINE = 128
 """That a streaming multiprocessor's lanes make in the time in which it looks up a line of its first cache."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
-after 4 cycles. A thread with more iterations of a loop under way than usual (TOGETHER) has as many times the work that
-does not wait for each other: of [1,3072] x [3072,768] in bfloat16 the 48 blocks of 256 threads were predicted to take
-half as long again as tensor cores, which took three times as long in a decoder on an H200."""
+after 4 cycles."""
+USUAL_TOGETHER = 64
+"""Elements of a loop under way, of which a thread that has more does the work of several: 48 blocks of 256 threads with
+128 were predicted to take half as long again for [1,3072] x [3072,768] in bfloat16 as tensor cores did, which took
+8.5 us in a decoder on an H200, those blocks 3."""
 TENSOR_RATE = 480
 """Multiplications with additions by mma.sync in TF32 that a processor does in a nanosecond. An H200's attention over 64
 matrices of 512 queries and keys of 64 took 45 us."""
@@ -170,7 +171,7 @@ def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: Devi
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
     threads = program.grid * max(program.threads, device.warp)
     together = min(resident, share) * max(program.threads, device.warp)
-    independent = together * max(work.together / TOGETHER, 1.0)
+    independent = together * max(work.together / USUAL_TOGETHER, 1.0)
     compute = threads * ops * 1e-3 * uneven / min(1.0, independent / SATURATING_THREADS)
     near = threads / device.warp * work.lines * ADDITIONS_A_LINE / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
     compute = max(compute, near * 1e-3 * uneven)

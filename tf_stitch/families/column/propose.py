@@ -23,8 +23,9 @@ sum of 4000x4096 took 1.9 times as long."""
 LEAST_CPU_TILE = 64
 GPU_ACROSS = 32
 GPU_THREADS = 256
-NARROW, NARROWEST = 8, 4
-"""Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line."""
+NARROW, NARROWEST, FEWEST_COLUMNS = 8, 4, 16
+"""Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line; of
+halves, of which one has twice the columns, a quarter."""
 MORE_THREADS = 512
 """Of a block where processors have few, and each thread would take more rows than it loads together. Not where weights
 are read before other launches have ended: fewer threads have more registers for them (compiler/early_weights.py)."""
@@ -75,7 +76,8 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
 
 def _reads_leaves(pattern: Pattern, elements: int) -> bool:
     """Whether all that is as large as what is reduced comes from outside of the region, as weights do."""
-    return all(read.kind in (OpKind.INPUT, OpKind.VARIABLE) for read in pattern.reads() if read.type.numel >= elements)
+    large = [read for read in pattern.reads() if read.type.numel >= elements]
+    return bool(large) and all(read.kind in (OpKind.INPUT, OpKind.VARIABLE) for read in large)
 
 
 def sums_of_columns(pattern: Pattern, in_blocks: bool) -> list[Node]:
@@ -143,8 +145,9 @@ def _gpu(domain: Domain, inner: int, vector: int, early: bool, device: DeviceSpe
     if not isinstance(length, SymbolicDim) and not isinstance(inner, SymbolicDim):
         if length <= SHORT and blocks(GPU_THREADS) >= MANY_BLOCKS * device.processors and inner >= GPU_THREADS * vector:
             across = GPU_THREADS  # each thread reduces columns of its own, and none waits for another
-        if across == NARROW and blocks(across) < device.processors // 4 and length >= threads // NARROWEST:
-            across = NARROWEST
+        while min(NARROWEST, FEWEST_COLUMNS // vector) < across <= NARROW and (
+                blocks(across) < device.processors // 4 and length >= 2 * threads // across):
+            across //= 2
         long = length > MOST_STEPS * (threads // across)
         if long and not early and blocks(across) <= FEW_BLOCKS * device.processors:
             threads = MORE_THREADS
