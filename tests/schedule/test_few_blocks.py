@@ -32,6 +32,15 @@ def test_a_thread_of_few_blocks_loads_more(rows: int, steps: int) -> None:
     assert together(likeliest(rows)) == [steps]
 
 
+def test_no_branch_keeps_loads_from_being_under_way_together() -> None:
+    """Where the row ends is apart, and its load stands before the loop."""
+    kernel, = compiled(likeliest(1), H200).kernels
+    loads = [s for s in statements(kernel.program.body) if isinstance(s, k.Let) and isinstance(s.value, k.Load)]
+    behind = [s for branch in statements(kernel.program.body) if isinstance(branch, k.If)
+              for s in statements(branch.body) if s in loads]
+    assert (len(loads), len(behind)) == (2, 0)
+
+
 def test_tensors_share_what_is_loaded() -> None:
     first, *others = (B.input(f"x{i}:0", DType.F32, (1, 50257)) for i in range(5))
     total = reduce(B.add, others, first)

@@ -21,13 +21,19 @@ def mapping(items: int, beyond: int) -> ThreadMapping:
 @pytest.mark.parametrize(("cols", "loops"), [(5000, [2, 3]), (4500, [2, 2, 1]), (3900, [2, 3])])
 def test_the_last_access_is_apart_where_a_row_ends_in_it(cols: int, loops: list[int]) -> None:
     """Not where others may be beyond the row too."""
-    found = _accesses(mapping(2, 3), cols)
+    found = _accesses(mapping(2, 3), cols, apart=False)
     assert [a.item.extent for a in found] == loops
     assert [a.first for a in found] == [0, 2, 4][:len(loops)]
 
 
 def test_rows_in_registers_are_one_loop() -> None:
-    assert [a.item.extent for a in _accesses(mapping(2, 0), 1500)] == [2]
+    assert [a.item.extent for a in _accesses(mapping(2, 0), 1500, apart=False)] == [2]
+
+
+@pytest.mark.parametrize(("cols", "apart", "loops"), [
+    (5500, False, [6]), (5500, True, [5, 1]), (5000, True, [5]), (900, True, [1])])
+def test_loops_that_keep_nothing_may_end_apart(cols: int, apart: bool, loops: list[int]) -> None:
+    assert [a.item.extent for a in _accesses(mapping(0, 0), cols, apart)] == loops
 
 
 def compared(body: Sequence[k.Stmt], loops: int = 0) -> Iterator[int]:

@@ -72,7 +72,7 @@ class RowPasses:
         self._out, self._evaluator = evaluator.out, evaluator
         self._together = schedule.together or k.TOGETHER
         m = self._mapping
-        self.loops = _accesses(m, self._cols)
+        self.loops = _accesses(m, self._cols, apart=schedule.together > 0)
         self.at = self.loops[0]
         self.lane = Var("lane", m.vector) if m.vector > 1 else None
         self.part = var(Var(k.BLOCK, m.grid)) % m.row_blocks
@@ -132,11 +132,17 @@ class RowPasses:
             self._evaluator.lane = None
 
 
-def _accesses(mapping: ThreadMapping, cols: int) -> list[Accesses]:
+def _accesses(mapping: ThreadMapping, cols: int, apart: bool) -> list[Accesses]:
     """The loops of a pass over a row of `cols` elements. The access where the row ends is apart from those before it,
-    which need not ask where they are."""
+    which need not ask where they are.
+
+    Args:
+        apart: it is so where a loop keeps nothing, too: behind a branch each load would wait for the one before.
+    """
     if not mapping.items:
-        loop = k.Loop.SIMD if mapping.threads == 1 else k.Loop.SERIAL
+        whole, loop = cols // mapping.per_pass, k.Loop.SIMD if mapping.threads == 1 else k.Loop.SERIAL
+        if apart and whole and not mapping.ends_with_row(cols):
+            return [Accesses(Var("item", whole), 0, loop), Accesses(Var("last", 1), whole, loop)]
         return [Accesses(Var("item", ceil_div(cols, mapping.per_pass)), 0, loop)]
     found = [Accesses(Var("item", mapping.items), 0, k.Loop.UNROLL)]
     if mapping.beyond:
