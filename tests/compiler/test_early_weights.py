@@ -10,6 +10,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
 from tests.emit.ptx import ptx_of_source
+from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.device.spec import H200, DeviceSpec, gpu_spec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
@@ -80,6 +81,17 @@ def test_compilers_leave_the_loads_before_the_wait() -> None:
         assert "ld.global.nc" not in after
         early += len(re.findall(r"ld\.global\.v4", before)) >= 2
     assert early == 2
+
+
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.F16, DType.F8_E5M2])
+def test_what_is_packed_comes_back(dtype: DType) -> None:
+    """The emitted kernel itself: two halves, or four float8, of a register."""
+    w, x = B.variable("w", dtype, (256, 128)), B.input("x:0", F32, (1, 256))
+    graph = region("packed", [B.dot(x, B.cast(w, F32))])
+    found, values = compiled(graph, WITHOUT_BARRIERS), random_values(graph)
+    assert "tfs_unpacked<" in found.source
+    got = run_on_cpu(graph, found, values, Adversary(Order.SHUFFLED))
+    compare(graph, got, *reference(graph, values), "emitted")
 
 
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.F16, DType.F64, DType.I32, DType.BOOL])
