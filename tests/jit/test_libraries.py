@@ -131,7 +131,7 @@ def test_a_newer_cudnn_has_fused_attention(native: Native | None, has: bool) -> 
         assert libraries(scope, native, report).has_fused_attention is (has and holds_matmuls)
     assert report.document()["fallbacks"] == []
     remarks = {(entry["where"], entry["count"]) for entry in report.document()["remarks"]}
-    assert remarks == (set() if has or native is None else {("attentions in training", 2)})
+    assert remarks == (set() if has or native is None else {("attentions", 2)})
 
 
 def test_cudnn_is_asked_for_fused_attention_once() -> None:

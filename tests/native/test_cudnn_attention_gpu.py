@@ -93,6 +93,7 @@ def test_random_attentions(regions: Regions, dtype: DType, seed: int) -> None:
     nodes = attention_nodes(dtype, batch, heads, queries, queries if causal else keys, columns, causal,
                             rows_outside=bool(random.integers(0, 2)))
     check(regions, [nodes[K.ATTENTION], nodes[K.ATTENTION_LOG_SUM]], seed)
+    check(regions, [nodes[K.ATTENTION]], seed)
     check(regions, [nodes[kind] for kind in GRADIENTS], seed)
 
 

@@ -1,5 +1,5 @@
-"""An attention and its gradients that are to be operations of their own (OpKind.ATTENTION and those after it), as the
-matmuls that they stand for."""
+"""Attentions, some with their gradients, that are to be operations of their own (OpKind.ATTENTION and those after it),
+as the matmuls that they stand for."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class Matrices:
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """softmax(scale q k^T) v, and its gradients.
+    """softmax(scale q k^T) v.
 
     Attributes:
         causal: queries see keys up to their own number.
-        result, grad: softmax(scale q k^T) v, a matmul, and its gradient.
-        query_grad, key_grad, value_grad: matmuls.
+        result: a matmul.
     """
 
     scale: float
@@ -38,6 +37,17 @@ class FusedAttention:
     keys: Matrices
     values: Matrices
     result: Matrices
+
+
+@dataclass(frozen=True)
+class FusedTraining(FusedAttention):
+    """An attention and its gradients.
+
+    Attributes:
+        grad: of the result.
+        query_grad, key_grad, value_grad: matmuls.
+    """
+
     grad: Matrices
     query_grad: Matrices
     key_grad: Matrices

@@ -78,7 +78,7 @@ class Libraries:
         version = 0 if missing else self._native.cudnn_version()
         if version < FUSED_ATTENTION:
             missing = missing or f"cuDNN {version} is older than {FUSED_ATTENTION}"
-            self._report.remark("library", "attentions in training", f"{missing}: kernels of ours compute them")
+            self._report.remark("library", "attentions", f"{missing}: kernels of ours compute them")
         return version >= FUSED_ATTENTION
 
     @cached_property

@@ -266,10 +266,11 @@ def _layout(path: Sequence[Node], memory: Node) -> Layout | None:
     found = view_strides(path, memory)
     if found is None or len(found.axes) != 4:
         return None
-    return _of_strides(found)
+    return layout_of(found)
 
 
-def _of_strides(strides: Strides) -> Layout | None:
+def layout_of(strides: Strides) -> Layout | None:
+    """Of matrices with such strides, four axes; None if a call cannot read them so."""
     *others, column = strides.axes
     if column != 1 or any(n % COLUMNS or n < 0 for n in (strides.offset, *others)):
         return None

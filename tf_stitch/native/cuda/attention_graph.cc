@@ -163,7 +163,9 @@ AttentionGraph BuildAttention(const DnnLibrary& dnn, DnnHandle handle, const Att
   Part weights = build.Pointwise(kDnnExp, inner(), build.Pointwise(kDnnSub, inner(), scores, largest));
   Part sum = build.Reduction(kDnnSum, row(), weights);
   Part logarithm = build.Pointwise(kDnnLog, row(), sum);
-  build.Pointwise(kDnnAdd, build.Packed(kStatistics, kDnnFloat, build.Rows()), largest, logarithm);
+  // Where nobody wants them they stay inside, as in the graphs of NVIDIA's frontend.
+  Part statistics = shape.statistics ? build.Packed(kStatistics, kDnnFloat, build.Rows()) : row();
+  build.Pointwise(kDnnAdd, statistics, largest, logarithm);
   weights = build.Pointwise(kDnnDiv, build.Inner(shape.type, build.Scores()), weights, sum);
   build.Matmul(weights, build.Matrix(kValues), build.Matrix(kAttended));
   return build.Finish(handle);

@@ -60,12 +60,12 @@ Tensors Arguments(const AttentionSpec& spec) {
   return found;
 }
 
-// Results that nobody wants, which scratch memory holds without gaps.
+// Results that nobody wants, which scratch memory holds without gaps; statistics stay inside of the graph.
 Tensors Unwanted(const AttentionSpec& spec) {
   const Tensors results = Results(spec);
   Tensors found;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!IsWanted(spec, i)) found.push_back(results[i]);
+    if (!IsWanted(spec, i) && results[i] != kStatistics) found.push_back(results[i]);
   }
   return found;
 }
@@ -91,6 +91,7 @@ AttentionShape Shape(const AttentionSpec& spec, bool repeatable) {
   const auto bits = static_cast<std::uint32_t>(spec.scale);
   std::memcpy(&shape.scale, &bits, sizeof bits);
   shape.causal = spec.causal;
+  shape.statistics = !IsGradient(spec) && (spec.results >> 1) != 0;
   shape.repeatable = repeatable;
   const Tensors matrices = Matrices(spec);
   for (std::size_t i = 0; i < matrices.size(); ++i) {
@@ -161,8 +162,7 @@ class Attention final : public DeviceCall {
     };
     for (const AttentionTensor tensor : Unwanted(spec_)) {
       const std::int64_t elements = spec_.batch * spec_.heads * Rows(spec_, tensor) * spec_.columns;
-      const auto bytes = static_cast<std::size_t>(elements * ElementBytes(spec_.type));
-      add(tensor, tensor == kStatistics ? AttentionScratchBytes(shape_, kSum) : bytes);
+      add(tensor, static_cast<std::size_t>(elements * ElementBytes(spec_.type)));
     }
     if (!IsGradient(spec_)) return;
     add(kSum, AttentionScratchBytes(shape_, kSum));
