@@ -140,11 +140,15 @@ for call in range(8):  # as a CUDA graph from the fourth
 
 
 def infer(tmp_path: Path, dtype: str, form: str, sizes: tuple[int, ...], causal: bool, scaled: bool = False,
-          **environment: str) -> tuple[dict[str, Any], list[str]]:
-    """The report, and its library calls."""
-    source = INFERENCE.replace("DTYPE", dtype).replace("FORM", form).replace("SIZES", str(sizes))
+          before: str = "") -> tuple[dict[str, Any], list[str]]:
+    """The report, and its library calls.
+
+    Args:
+        before: statements.
+    """
+    source = before + INFERENCE.replace("DTYPE", dtype).replace("FORM", form).replace("SIZES", str(sizes))
     source = source.replace("CAUSAL", str(causal)).replace("SCALED", str(scaled))
-    report = run(source, tmp_path, **ALONE, **environment)
+    report = run(source, tmp_path, **ALONE)
     return report, [str(kernel["symbol"]) for kernel in report["kernels"] if kernel["rule"] == "library"]
 
 
@@ -164,14 +168,27 @@ def infer(tmp_path: Path, dtype: str, form: str, sizes: tuple[int, ...], causal:
 def test_inference(tmp_path: Path, dtype: str, form: str, sizes: tuple[int, ...], causal: bool, scaled: bool) -> None:
     report, calls = infer(tmp_path, dtype, form, sizes, causal, scaled)
     assert not report["fallbacks"]
-    assert len(calls) == 1 and calls[0].startswith("an attention"), calls
-    ours = [kernel for kernel in report["kernels"] if kernel["rule"] == "attention"]
-    assert not ours
+    assert [call[:12] for call in calls] == ["an attention"]
+    assert not [kernel for kernel in report["kernels"] if kernel["rule"] == "attention"]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_one_query_has_the_kernel_for_it(tmp_path: Path, dtype: str) -> None:
     report, calls = infer(tmp_path, dtype, "apart", (1, 1, 97, 12, 12, 64), causal=False)
     assert not report["fallbacks"]
+    assert not calls
+    assert [kernel["rule"] for kernel in report["kernels"]].count("attention") == 1
+
+
+REFUSED = """
+from tf_stitch.native.bindings import OpLibrary
+OpLibrary.try_calls = lambda self, device, words: "a kernel is missing"
+"""
+
+
+def test_what_cudnn_refuses_is_a_kernel_of_ours(tmp_path: Path) -> None:
+    report, calls = infer(tmp_path, "bfloat16", "apart", (16, 256, 256, 12, 12, 64), causal=True, before=REFUSED)
+    [refused] = report["fallbacks"]
+    assert (refused["stage"], refused["reason"], refused["count"]) == ("library", "a kernel is missing", 1)
     assert not calls
     assert [kernel["rule"] for kernel in report["kernels"]].count("attention") == 1

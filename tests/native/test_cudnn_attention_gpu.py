@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.libraries.test_attention import GRADIENTS, attention_nodes
+from tests.libraries.test_attention import GRADIENTS, attention_nodes, call_of
 from tests.native.conftest import Regions
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.strided_view import path_to
+from tf_stitch.jit.libraries import words_of
 from tf_stitch.libraries.attention import ATTENTION
 from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
 from tf_stitch.runtime.executable_format import Space
@@ -100,3 +101,11 @@ def test_random_attentions(regions: Regions, dtype: DType, seed: int) -> None:
 @pytest.mark.parametrize("kind", [K.ATTENTION, K.ATTENTION_LOG_SUM, *GRADIENTS], ids=lambda k: k.value)
 def test_one_result_alone(regions: Regions, kind: K) -> None:
     check(regions, [attention_nodes(DType.BF16, 2, 3, 100, 100, 64, causal=True)[kind]], 0)
+
+
+@pytest.mark.parametrize("kinds", [(K.ATTENTION,), (K.ATTENTION, K.ATTENTION_LOG_SUM), GRADIENTS], ids=range(3))
+def test_calls_are_tried_before_they_run(regions: Regions, kinds: Sequence[K]) -> None:
+    nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 64, causal=True)
+    assert regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds)))) == ""
+    nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 520, causal=True)
+    assert "no kernel" in regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds))))
