@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.libraries.test_attention import GRADIENTS, attention_nodes, call_of
+from tests.libraries.test_attention import GRADIENTS, attention_nodes, call_of, sharing_node
 from tests.native.conftest import Regions
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -109,3 +109,9 @@ def test_calls_are_tried_before_they_run(regions: Regions, kinds: Sequence[K]) -
     assert regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds)))) == ""
     nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 520, causal=True)
     assert "no kernel" in regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds))))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.value)
+@pytest.mark.parametrize(("heads", "shared", "keys"), [(8, 4, 200), (6, 6, 333), (4, 2, 64)])
+def test_heads_that_share_keys(regions: Regions, dtype: DType, heads: int, shared: int, keys: int) -> None:
+    check(regions, [sharing_node(dtype, 2, heads, shared, 200, keys, 64, causal=keys == 200)], 0)

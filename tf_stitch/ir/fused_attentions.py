@@ -28,6 +28,7 @@ class FusedAttention:
 
     Attributes:
         causal: queries see keys up to their own number.
+        keys, values: they may have fewer heads, each of which as many neighbouring heads of queries share.
         result: a matmul.
     """
 
@@ -41,7 +42,7 @@ class FusedAttention:
 
 @dataclass(frozen=True)
 class FusedTraining(FusedAttention):
-    """An attention and its gradients.
+    """An attention and its gradients. No heads are shared.
 
     Attributes:
         grad: of the result.

@@ -13,6 +13,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.attention import COLUMNS, MOST_COLUMNS, TYPES, AttentionPass, call_us, layout_of
 from tf_stitch.planning.attention import Attention, find_attentions, memory_of, reads_rows
 from tf_stitch.planning.attention_choice import forward_apart, microseconds_now
+from tf_stitch.planning.attention_operands import with_bare_operands
 from tf_stitch.planning.find_attention_gradients import find_trained
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.plain_attention import plain_attention, plain_training
@@ -76,8 +77,10 @@ def _untrained(graph: TensorGraph, times: PatternTimes) -> Iterator[FusedAttenti
     for attention in attentions:
         matmuls = attention.first, attention.second
         fused = plain_attention(attention) if all(map(is_large_matmul, matmuls)) else None
-        if fused is None or not _fits(fused) or fused.queries.dims[2] < FEWEST_QUERIES \
-                or not _read_as_they_lie(attention, free):
+        if fused is None or not _fits(fused) or fused.queries.dims[2] < FEWEST_QUERIES:
+            continue
+        fused = with_bare_operands(fused, users, wanted)
+        if not _read_as_they_lie(fused, attention, free):
             continue
         apart = forward_apart(attention, users, wanted, bare, times)
         ours = times.exact(make_pattern(attention.nodes, users, wanted, free))
@@ -93,13 +96,16 @@ def _is_alone(attention: Attention, users: Mapping[Node, Iterable[Node]], wanted
     return all(node in ends or (node not in wanted and inside.issuperset(users[node])) for node in attention.nodes)
 
 
-def _read_as_they_lie(attention: Attention, free: Collection[Node]) -> bool:
-    """Whether a call reads the operands where our kernel does, so that nothing more has to be brought together.
+def _read_as_they_lie(fused: FusedAttention, attention: Attention, free: Collection[Node]) -> bool:
+    """Whether a call reads the operands where our kernel does, or what they are made of, so that nothing more has to be
+    brought together.
 
     Args:
         free: nodes that need no memory if our kernels compute the attentions.
     """
-    for operand in attention.operands:
+    for operand, read in zip(attention.operands, (fused.queries, fused.keys, fused.values), strict=True):
+        if read.node is not operand.node:
+            continue
         memory, path = memory_of(operand, free)
         strides = operand.strides(path, memory)
         if memory in free or not reads_rows(operand, path, memory) or strides is None or layout_of(strides) is None:

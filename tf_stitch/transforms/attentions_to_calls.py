@@ -80,12 +80,12 @@ class _Made:
     Attributes:
         operands: queries, keys, values.
         result: what the matmul gave.
-        log_sum: of each query; nothing reads it where nothing is trained.
+        log_sum: of each query; None where nothing is trained.
     """
 
     operands: tuple[Node, ...]
     result: Node
-    log_sum: Node
+    log_sum: Node | None
 
 
 def _gradients(one: FusedTraining) -> tuple[tuple[OpKind, Matrices], ...]:
@@ -97,12 +97,15 @@ def _made(one: FusedAttention, users: Users, new: dict[Node, Node]) -> _Made:
     operands = tuple(_matrices(x, new) for x in (one.queries, one.keys, one.values))
     attrs = AttentionAttrs(one.scale, one.causal, _rows_outside(one.result, users))
     node = make_node(OpKind.ATTENTION, operands, attrs, one.result.node.loc)
-    log_sum = make_node(OpKind.ATTENTION_LOG_SUM, operands[:2], replace(attrs, rows_outside=False), node.loc)
+    log_sum = None
+    if isinstance(one, FusedTraining):
+        log_sum = make_node(OpKind.ATTENTION_LOG_SUM, operands[:2], replace(attrs, rows_outside=False), node.loc)
     return _Made(operands, _as_matmul(node, one.result), log_sum)
 
 
 def _gradient(made: _Made, kind: OpKind, end: Matrices, one: FusedTraining, users: Users, new: dict[Node, Node]
               ) -> Node:
+    assert made.log_sum is not None, "of what is trained"
     result = _exchanged(made.result) if one.result.exchanged else made.result
     operands = (*made.operands, result, _matrices(one.grad, new), made.log_sum)
     attrs = AttentionAttrs(one.scale, one.causal, _rows_outside(end, users))

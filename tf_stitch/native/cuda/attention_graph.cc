@@ -22,7 +22,8 @@ class Builder {
   Part Matrix(AttentionTensor number, bool turned = false) {
     const AttentionStrides& at = shape_.strides[number];
     const bool by_keys = number == kKeys || number == kValues || number == kKeyGrad || number == kValueGrad;
-    Sizes sizes{shape_.batch, shape_.heads, by_keys ? shape_.keys : shape_.queries, shape_.columns};
+    Sizes sizes{shape_.batch, by_keys ? shape_.key_heads : shape_.heads, by_keys ? shape_.keys : shape_.queries,
+                shape_.columns};
     Sizes strides{at[0], at[1], at[2], 1};
     if (turned) {
       std::swap(sizes[2], sizes[3]);

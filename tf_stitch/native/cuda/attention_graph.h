@@ -26,6 +26,7 @@ using AttentionStrides = std::array<std::int64_t, 3>;
 struct AttentionShape {
   int type;  // cudnnDataType_t, of all but the statistics
   std::int64_t batch, heads, queries, keys, columns;
+  std::int64_t key_heads;  // of keys and values: as many neighbouring heads of queries share each
   float scale;
   bool causal;  // query i sees keys 0 to i
   bool statistics;  // are wanted of the forward pass

@@ -76,7 +76,8 @@ std::int64_t Rows(const AttentionSpec& spec, AttentionTensor tensor) {
 
 std::string Words(const AttentionSpec& spec) {
   return std::string(IsGradient(spec) ? "gradients of an attention of " : "an attention of ") +
-         std::to_string(spec.batch) + " x " + std::to_string(spec.heads) + " heads, " + std::to_string(spec.queries) +
+         std::to_string(spec.batch) + " x " + std::to_string(spec.heads) + " heads by " +
+         std::to_string(spec.shared) + ", " + std::to_string(spec.queries) +
          " queries and " + std::to_string(spec.keys) + " keys of " + std::to_string(spec.columns);
 }
 
@@ -85,6 +86,7 @@ AttentionShape Shape(const AttentionSpec& spec, bool repeatable) {
   shape.type = spec.type == kHalf ? kDnnHalf : kDnnBfloat16;
   shape.batch = spec.batch;
   shape.heads = spec.heads;
+  shape.key_heads = spec.heads / spec.shared;
   shape.queries = spec.queries;
   shape.keys = spec.keys;
   shape.columns = spec.columns;
@@ -204,6 +206,9 @@ std::shared_ptr<const LibraryCall> MakeCall(const AttentionSpec& spec) {
   if (spec.type != kHalf && spec.type != kBfloat16) throw std::invalid_argument("an attention of another type");
   if (spec.layouts.size() != kNumbers * Matrices(spec).size()) {
     throw std::invalid_argument("layouts of an attention are missing");
+  }
+  if (spec.heads % spec.shared != 0 || (IsGradient(spec) && spec.shared != 1)) {
+    throw std::invalid_argument("heads of an attention that do not share keys so");
   }
   if (spec.results >> Results(spec).size() != 0) throw std::invalid_argument("an attention has no such result");
   return std::make_shared<AttentionCall>(spec);
