@@ -192,3 +192,33 @@ def test_what_cudnn_refuses_is_a_kernel_of_ours(tmp_path: Path) -> None:
     assert (refused["stage"], refused["reason"], refused["count"]) == ("library", "a kernel is missing", 1)
     assert not calls
     assert [kernel["rule"] for kernel in report["kernels"]].count("attention") == 1
+
+
+KERAS = """
+import keras, numpy as np, tensorflow as tf
+keras.mixed_precision.set_global_policy("mixed_bfloat16")
+keras.utils.set_random_seed(0)
+ids = keras.Input((256,), dtype="int32")
+x = keras.layers.Embedding(1000, 768)(ids)
+y = keras.layers.LayerNormalization()(x)
+x = x + keras.layers.MultiHeadAttention(12, 64)(y, y, use_causal_mask=True)
+y = keras.layers.LayerNormalization()(x)
+x = x + keras.layers.GroupQueryAttention(64, 12, 4)(y, y, use_causal_mask=True)
+model = keras.Model(ids, keras.layers.LayerNormalization()(x))
+infer = lambda ids: tf.cast(model(ids, training=False), tf.float32)
+ids = tf.constant(np.random.default_rng(0).integers(0, 1000, (16, 256)), tf.int32)
+want, stitched = infer(ids).numpy(), tf.function(infer)  # normalised: of size 1
+for call in range(8):
+    apart = np.abs(stitched(ids).numpy() - want)
+    assert apart.mean() < 0.02 and apart.max() < 0.5, (call, apart.mean(), apart.max())
+"""
+
+
+def test_layers_of_keras_infer_by_it(tmp_path: Path) -> None:
+    """Keys and values that groups of queries share get no copies."""
+    report = run(KERAS, tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    calls = [str(kernel["symbol"]) for kernel in report["kernels"] if kernel["rule"] == "library"]
+    assert sorted(call for call in calls if call.startswith("an attention")) == [
+        "an attention bfloat16 16x12 heads [256,256]x64 causal",
+        "an attention bfloat16 16x12 heads by 3 [256,256]x64 causal"]
