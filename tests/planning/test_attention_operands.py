@@ -167,3 +167,21 @@ def test_no_kernel_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (call.heads, call.shared, call.scale) == (HEADS, SHARED, pytest.approx(0.5))
     values = random_values(graph)
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_layer_is_library_calls_alone(biased: bool) -> None:
+    """One matmul gives queries, keys and values, and the layer scales queries: no kernel is left of it."""
+    batch, length, heads, size = 16, 256, 12, 64
+    wide = B.dot(B.input("x", BF16, (batch * length, 768)), B.input("w", BF16, (768, 3 * heads * size)))
+    if biased:
+        wide = B.add(wide, B.input("bias", BF16, (3 * heads * size,)))
+    wide = B.reshape(wide, (batch, length, 3, heads, size))
+    q, k, v = (B.reshape(B.slice(wide, (0, 0, i, 0, 0), (1,) * 5, (batch, length, 1, heads, size)),
+                         (batch, length, heads, size)) for i in range(3))
+    mixed = B.reshape(turned(attended(turned(doubled(q)), turned(k), turned(v))), (batch * length, heads * size))
+    graph = region("layer", [B.dot(mixed, B.input("out", BF16, (heads * size, 768)))])
+    assert len(compiled(graph, H200).kernels) == 2
+    built = compiled(graph, FUSED)
+    assert not built.kernels
+    assert [isinstance(bound.call, AttentionCall) for bound in built.calls] == [False, True, False]
