@@ -22,6 +22,11 @@ def _scatter(rows: Node, shape: Shape = (4, 3)) -> Node:
     return B.scatter(B.scalar_like(0, X), rows, X, shape, oa.Combine.SUM)
 
 
+def _attention(kind: OpKind, queries: Shape, keys: Shape) -> Node:
+    q, k, v = (B.input(f"{name}:0", F32, shape) for name, shape in (("q", queries), ("k", keys), ("v", keys)))
+    return make_node(kind, (q, k, v) if kind is K.ATTENTION else (q, k), oa.AttentionAttrs(1.0, False))
+
+
 @pytest.mark.parametrize(("shapes", "want"), [
     ([(2, 3), (3,)], (2, 3)), ([(2, 1), (1, 3)], (2, 3)), ([(), (4,)], (4,)), ([(N, 3), (3,)], (N, 3)),
     ([(N,), (1,)], (N,)),
@@ -69,6 +74,11 @@ def test_numbers_that_do_not_broadcast() -> None:
     (lambda: make_node(K.SUM, [X]), "takes ReduceAttrs"),
     (lambda: B.cumsum(B.input("z:0", F32, ()), False, False), "scalar"),
     (lambda: B.concat([X, B.input("y:0", F32, (2, 4))], 0), "do not concatenate"),
+    (lambda: _attention(K.ATTENTION, (2, 6, 5, 8), (2, 4, 7, 8)), "do not fit attention"),
+    (lambda: _attention(K.ATTENTION, (2, 6, 5, 8), (2, 0, 7, 8)), "do not fit attention"),
+    (lambda: _attention(K.ATTENTION, (2, 6, 5, 8), (1, 6, 7, 8)), "do not fit attention"),
+    (lambda: _attention(K.ATTENTION, (2, N, 5, 8), (2, M, 7, 8)), "do not fit attention"),
+    (lambda: _attention(K.ATTENTION_LOG_SUM, (2, 6, 5, 8), (2, 3, 7, 8)), "do not fit attention"),
 ])
 def test_refusals_say_why(build: object, message: str) -> None:
     with pytest.raises(TypeRuleError, match=message):
@@ -113,3 +123,8 @@ def test_types() -> None:
     assert TensorType(DType.F16, (3, 5)).nbytes == 30
     assert [d.compute for d in (DType.F16, DType.BF16, DType.F64, I32)] == [F32, F32, DType.F64, I32]
     assert all(DType.of(d.numpy) is d for d in DType)
+
+
+def test_heads_may_share_keys() -> None:
+    assert _attention(K.ATTENTION, (2, 6, 5, 8), (2, 3, 7, 8)).type == TensorType(F32, (2, 6, 5, 8))
+    assert _attention(K.ATTENTION, (2, N, 5, 8), (2, N, 7, 8)).type == TensorType(F32, (2, N, 5, 8))

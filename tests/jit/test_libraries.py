@@ -8,8 +8,11 @@ from typing import cast
 
 import pytest
 
+from tests.libraries.test_attention import attention_nodes, call_of
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls
-from tf_stitch.jit.libraries import Libraries
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.jit.libraries import Libraries, words_of
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
 from tf_stitch.targets import registry as targets
@@ -22,6 +25,7 @@ class Native:
         self.version = version
         self.missing, self.cudnn_missing, self.nccl_missing = missing, cudnn_missing, nccl_missing
         self.asked = self.asked_for_cudnn = self.asked_for_nccl = 0
+        self.tried: list[tuple[int, list[int]]] = []
 
     def load_cublas_lt(self, files: Sequence[str]) -> str:
         self.asked += 1
@@ -33,6 +37,10 @@ class Native:
 
     def cudnn_version(self) -> int:
         return self.version
+
+    def try_calls(self, device: int, words: list[int]) -> str:
+        self.tried.append((device, words))
+        return self.cudnn_missing
 
     def load_nccl(self, files: Sequence[str]) -> str:
         self.asked_for_nccl += 1
@@ -131,7 +139,7 @@ def test_a_newer_cudnn_has_fused_attention(native: Native | None, has: bool) -> 
         assert libraries(scope, native, report).has_fused_attention is (has and holds_matmuls)
     assert report.document()["fallbacks"] == []
     remarks = {(entry["where"], entry["count"]) for entry in report.document()["remarks"]}
-    assert remarks == (set() if has or native is None else {("attentions in training", 2)})
+    assert remarks == (set() if has or native is None else {("attentions", 2)})
 
 
 def test_cudnn_is_asked_for_fused_attention_once() -> None:
@@ -146,3 +154,14 @@ def test_without_cublas_there_is_no_fused_attention() -> None:
     found = libraries("region", Native("no cuBLASLt library"), Report())
     found.devices("GPU")
     assert not found.has_fused_attention
+
+
+@pytest.mark.parametrize("why", ["", "cuDNN has no kernel for it"])
+def test_each_call_is_tried_once_on_each_device(why: str) -> None:
+    nodes = attention_nodes(DType.BF16)
+    one, other = call_of(nodes[OpKind.ATTENTION]), call_of(nodes[OpKind.ATTENTION_LOG_SUM])
+    native = Native("", why)
+    found = libraries("region", native, Report())
+    for _ in range(2):
+        assert [found.refusal(device, call) for device, call in ((0, one), (1, one), (0, other))] == [why] * 3
+    assert native.tried == [(0, words_of(one)), (1, words_of(one)), (0, words_of(other))]

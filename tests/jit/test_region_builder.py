@@ -27,11 +27,12 @@ from tf_stitch.jit import expected_kernels, placed_region, region_builder
 from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.kernel_library import KernelLibrary, Rendering
-from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
+from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
 from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS
 from tf_stitch.jit.tuner import Job
 from tf_stitch.libraries.attention import AttentionCall
+from tf_stitch.libraries.call import LibraryCall
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.report.dump import Dump
@@ -407,26 +408,75 @@ def test_what_is_not_built_in_time_is_pending(registry: RegionRegistry, monkeypa
     assert said == [1]
 
 
-@pytest.mark.parametrize(("has", "aligned", "calls"), [(True, True, 2), (False, True, 0), (True, False, 0)])
-def test_a_train_step_calls_fused_attention_where_a_library_has_it(registry: RegionRegistry, has: bool, aligned: bool,
-                                                                    calls: int) -> None:
-    """Memory that may begin anywhere is not what the library reads."""
-    asked: list[bool] = []
-    registry._builder._fuses_attention = lambda: asked.append(True) or has  # type: ignore[func-returns-value]
-    text = format_graph(Step(DType.BF16, 16, 256, 256, 12, 64, score=causal()).graph())
+class FakeCalls:
+    """A library of attentions that has kernels for calls whose names begin so."""
+
+    def __init__(self, has: bool, why: str = "", takes: str = "") -> None:
+        self.has, self.why, self.takes = has, why, takes
+        self.asked, self.tried = 0, list[tuple[int, LibraryCall]]()
+
+    @property
+    def has_fused_attention(self) -> bool:
+        self.asked += 1
+        return self.has
+
+    def refusal(self, device: int, call: LibraryCall) -> str:
+        self.tried.append((device, call))
+        return self.why + str(call) if self.why and not (self.takes and str(call).startswith(self.takes)) else ""
+
+
+def trained(registry: RegionRegistry, results: str, aligned: bool = True) -> Built:
+    """An attention of GPT-2, or with its gradients, on device 0."""
+    text = format_graph(Step(DType.BF16, 16, 256, 256, 12, 64, score=causal()).graph(results))
     for number, name in enumerate(("q", "k", "v", "do")):
         text = text.replace(f"key={name},", f"key=i{number},")
     graph = parse_graph(text)
     inputs = tuple(f"x{i}:0" for i in range(len(graph.inputs())))
     number = registry.register(RegionGraph(graph, ("a", "b"), inputs, (), {"b:0": 0}))
-    built = registry.build(number, 0, Key(aligned, shapes(registry, number, 0)))
-    assert built.compiled is not None
-    assert sum(isinstance(call.call, AttentionCall) for call in built.compiled.calls) == calls
-    assert built.device.fused_attention is (calls > 0)
-    assert asked == [True] * aligned
+    return registry.build(number, 0, Key(aligned, shapes(registry, number, 0)))
+
+
+@pytest.mark.parametrize(("has", "aligned", "calls"), [(True, True, 2), (False, True, 0), (True, False, 0)])
+def test_a_train_step_calls_fused_attention_where_a_library_has_it(registry: RegionRegistry, has: bool, aligned: bool,
+                                                                    calls: int) -> None:
+    """Memory that may begin anywhere is not what the library reads."""
+    fake = registry._builder._attention = FakeCalls(has)
+    for results, all_calls in (("oqkv", calls), ("o", calls // 2)):
+        built = trained(registry, results, aligned)
+        assert built.compiled is not None
+        assert sum(isinstance(call.call, AttentionCall) for call in built.compiled.calls) == all_calls
+        assert built.device.fused_attention is (calls > 0)
+    assert fake.asked == 2 * aligned
+    assert len(fake.tried) == (3 if calls else 0)
+    assert not registry._report.document()["fallbacks"]
+
+
+@pytest.mark.parametrize("takes", ["", "an attention"])
+@pytest.mark.parametrize("results", ["oqkv", "o"])
+def test_an_attention_that_a_library_refuses_is_kernels_of_ours(registry: RegionRegistry, results: str, takes: str,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """One call that is refused is enough; what is refused is said once, and counted for each region."""
+    fake = registry._builder._attention = FakeCalls(True, "no kernel for ", takes)
+    refused = takes == "" or results == "oqkv"
+    for _ in range(2):
+        built = trained(registry, results)
+        assert built.compiled is not None
+        assert any(isinstance(call.call, AttentionCall) for call in built.compiled.calls) is not refused
+        assert built.device.fused_attention is not refused
+        families = {kernel.schedule.family for kernel in built.compiled.kernels}
+        assert families == ({"attention", "attention_gradient"} if results == "oqkv" else {"attention"} if refused
+                            else set())
+        registry._builder._built.clear()
+        registry._families.clear()
+    counts = [entry["count"] for entry in registry._report.document()["fallbacks"]]
+    assert counts == ([1, 1] if refused else [])
+    assert capsys.readouterr().err.count("kernels of ours compute them") == refused
+    assert all(device == 0 for device, _ in fake.tried)
 
 
 def test_a_region_without_attention_asks_for_no_library(registry: RegionRegistry) -> None:
-    registry._builder._fuses_attention = pytest.fail  # type: ignore[assignment]
+    fake = registry._builder._attention = FakeCalls(True)
     number = register(registry, normalised)
     registry.build(number, 0, Key(True, shapes(registry, number, 16)))
+    assert not fake.asked
+    assert not fake.tried

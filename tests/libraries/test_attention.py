@@ -29,8 +29,7 @@ def attention_nodes(dtype: DType, batch: int = 2, heads: int = 3, queries: int =
                     causal: bool = False, rows_outside: bool = True) -> dict[K, Node]:
     """An attention of heads that lie beside each other in rows, and its gradients."""
     def heads_of(name: str, rows: int) -> Node:
-        whole = B.input(f"{name}:0", dtype, (batch * rows, heads * columns))
-        return B.transpose(B.reshape(whole, (batch, rows, heads, columns)), (0, 2, 1, 3))
+        return _heads(f"{name}:0", dtype, (batch, rows, heads, columns))
 
     q, k, v, grad = (heads_of(*x) for x in (("q", queries), ("k", keys), ("v", keys), ("g", queries)))
     attrs = AttentionAttrs(0.25, causal, rows_outside)
@@ -39,6 +38,20 @@ def attention_nodes(dtype: DType, batch: int = 2, heads: int = 3, queries: int =
     result = B.transpose(found[K.ATTENTION], (0, 2, 1, 3)) if rows_outside else found[K.ATTENTION]
     operands = (q, k, v, result, grad, found[K.ATTENTION_LOG_SUM])
     return found | {kind: make_node(kind, operands, attrs) for kind in GRADIENTS}
+
+
+def _heads(key: str, dtype: DType, dims: tuple[int, int, int, int]) -> Node:
+    """[batch, heads, rows, columns] of [batch, rows, heads, columns], of which memory has the product of each two."""
+    whole = B.input(key, dtype, (dims[0] * dims[1], dims[2] * dims[3]))
+    return B.transpose(B.reshape(whole, dims), (0, 2, 1, 3))
+
+
+def sharing_node(dtype: DType, batch: int = 2, heads: int = 6, shared: int = 3, queries: int = 5, keys: int = 7,
+                 columns: int = 8, causal: bool = False) -> Node:
+    """An attention with so many heads that share keys and values."""
+    q = _heads("q:0", dtype, (batch, queries, heads, columns))
+    k, v = (_heads(f"{name}:0", dtype, (batch, keys, heads // shared, columns)) for name in "kv")
+    return make_node(K.ATTENTION, (q, k, v), AttentionAttrs(0.25, causal, True))
 
 
 def test_it_takes_attentions_alone() -> None:
@@ -71,11 +84,11 @@ def test_words() -> None:
     assert bound.arguments == (*((x, Mode.READ) for x in (q, k, v)), *((nodes[x], Mode.WRITE) for x in FORWARD))
     call = bound.call
     at_queries, at_keys = Layout(0, 120, 8, 24), Layout(0, 168, 8, 24)
-    assert call == AttentionCall(AttentionPass.FORWARD, DType.F16, 2, 3, 5, 7, 8, 0.25, False, FORWARD,
+    assert call == AttentionCall(AttentionPass.FORWARD, DType.F16, 2, 3, 1, 5, 7, 8, 0.25, False, FORWARD,
                                  (at_queries, at_keys, at_keys, at_queries))
     assert LIBRARIES[code_of(call)] is ATTENTION
     layouts = [*(0, 120, 8, 24), *(0, 168, 8, 24), *(0, 168, 8, 24), *(0, 120, 8, 24)]
-    assert call.record.words(**call.members()) == [0, 19, 2, 3, 5, 7, 8, 0x3E800000, 0, 3, 16, *layouts]
+    assert call.record.words(**call.members()) == [0, 19, 2, 3, 1, 5, 7, 8, 0x3E800000, 0, 3, 16, *layouts]
     assert call.operand_bytes() == [480, 672, 672, 480, 120]
     assert call.domain == (30, 8)
     assert call.at_hand() == call
@@ -191,5 +204,30 @@ def test_what_lies_backwards_is_stored_first() -> None:
     graph = region("g", [make_node(K.ATTENTION, (q, k, v), AttentionAttrs(0.5, True))])
     built = compiled(graph, H200)
     assert [len(built.kernels), len(built.calls)] == [1, 1]
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
+
+
+def test_heads_that_share_keys() -> None:
+    call = call_of(sharing_node(DType.BF16))
+    at_queries, at_keys = Layout(0, 240, 8, 48), Layout(0, 112, 8, 16)
+    assert call.layouts == (at_queries, at_keys, at_keys, at_queries)
+    assert (call.heads, call.shared, call.members()["shared"]) == (6, 3, 3)
+    assert call.operand_bytes() == [960, 448, 448, 960]
+    assert str(call) == "an attention bfloat16 2x6 heads by 3 [5,7]x8"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_neighbouring_heads_share_keys(causal: bool) -> None:
+    """As if each had a copy of its own."""
+    node = sharing_node(DType.F32, queries=7, causal=causal)
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal(operand.type.dims) for operand in node.operands)
+    copies = (np.stack([x[:, head // 3] for head in range(6)], 1) for x in (k, v))
+    found = attention_reference.attended(AttentionAttrs(0.25, causal), q, k, v)
+    np.testing.assert_allclose(found, attention_reference.attended(AttentionAttrs(0.25, causal), q, *copies))
+    graph = region("g", [sharing_node(DType.BF16, queries=7, causal=causal)])
+    built = compiled(graph, H200)
+    assert [len(built.kernels), len(built.calls)] == [0, 1]
     values = random_values(graph)
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")

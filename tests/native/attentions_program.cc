@@ -22,7 +22,7 @@ void* const kStream = reinterpret_cast<void*>(7);
 
 // Two batches of three heads of 8 columns, 5 queries and 7 keys; matrices begin 16 elements into memory.
 AttentionSpec Spec(AttentionPass pass, unsigned results, bool causal = false, int type = kBfloat) {
-  AttentionSpec spec{pass, type, 2, 3, 5, 7, 8, 0x3e800000, causal, results, {}};
+  AttentionSpec spec{pass, type, 2, 3, 1, 5, 7, 8, 0x3e800000, causal, results, {}};
   const bool gradient = pass == AttentionPass::kGradient;
   for (int i = 0; i < (gradient ? 8 : 4); ++i) {
     const bool by_keys = i == 1 || i == 2 || i == 6 || i == 7;
@@ -95,6 +95,11 @@ void Run(const char* library) {
   show("an attention", Spec(AttentionPass::kForward, 3), 15);
   for (int number : {1, 2, 3, 4, 5, 6}) print_tensor(number);
   show("the causal one", Spec(AttentionPass::kForward, 1, true), 15);
+  AttentionSpec sharing = Spec(AttentionPass::kForward, 1);
+  sharing.heads = 6;
+  sharing.shared = 2;
+  show("heads that share keys", sharing, 15);
+  for (int number : {1, 2, 3, 4, 15, 16}) print_tensor(number);
   show("gradients", Spec(AttentionPass::kGradient, 7), 15);
   for (int number : {2, 3, 9, 10, 11, 12, 13, 14}) print_tensor(number);
   show("of values alone", Spec(AttentionPass::kGradient, 4, true), 15);
@@ -121,6 +126,11 @@ void Run(const char* library) {
   refused(Spec(AttentionPass::kForward, 4), 16);
   refused(Spec(AttentionPass::kForward, 3), 15);
   refused(Spec(AttentionPass::kForward, 3, false, kFloat32), 16);
+  sharing.heads = 7;
+  refused(sharing, 16);
+  AttentionSpec gradients = Spec(AttentionPass::kGradient, 7);
+  gradients.shared = 3;
+  refused(gradients, 32);
 }
 
 }  // namespace

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.libraries.test_attention import GRADIENTS, attention_nodes
+from tests.libraries.test_attention import GRADIENTS, attention_nodes, call_of, sharing_node
 from tests.native.conftest import Regions
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.strided_view import path_to
+from tf_stitch.jit.libraries import words_of
 from tf_stitch.libraries.attention import ATTENTION
 from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
 from tf_stitch.runtime.executable_format import Space
@@ -93,9 +94,24 @@ def test_random_attentions(regions: Regions, dtype: DType, seed: int) -> None:
     nodes = attention_nodes(dtype, batch, heads, queries, queries if causal else keys, columns, causal,
                             rows_outside=bool(random.integers(0, 2)))
     check(regions, [nodes[K.ATTENTION], nodes[K.ATTENTION_LOG_SUM]], seed)
+    check(regions, [nodes[K.ATTENTION]], seed)
     check(regions, [nodes[kind] for kind in GRADIENTS], seed)
 
 
 @pytest.mark.parametrize("kind", [K.ATTENTION, K.ATTENTION_LOG_SUM, *GRADIENTS], ids=lambda k: k.value)
 def test_one_result_alone(regions: Regions, kind: K) -> None:
     check(regions, [attention_nodes(DType.BF16, 2, 3, 100, 100, 64, causal=True)[kind]], 0)
+
+
+@pytest.mark.parametrize("kinds", [(K.ATTENTION,), (K.ATTENTION, K.ATTENTION_LOG_SUM), GRADIENTS], ids=range(3))
+def test_calls_are_tried_before_they_run(regions: Regions, kinds: Sequence[K]) -> None:
+    nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 64, causal=True)
+    assert regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds)))) == ""
+    nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 520, causal=True)
+    assert "no kernel" in regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds))))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.value)
+@pytest.mark.parametrize(("heads", "shared", "keys"), [(8, 4, 200), (6, 6, 333), (4, 2, 64)])
+def test_heads_that_share_keys(regions: Regions, dtype: DType, heads: int, shared: int, keys: int) -> None:
+    check(regions, [sharing_node(dtype, 2, heads, shared, 200, keys, 64, causal=keys == 200)], 0)

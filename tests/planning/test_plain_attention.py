@@ -13,12 +13,13 @@ from tests.differential import patterns as p
 from tests.differential.attention_steps import B, Pair, Step, causal, dropped, masked, padding
 from tests.differential.runner import region
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.fused_attentions import FusedAttention
+from tf_stitch.ir.fused_attentions import FusedAttention, FusedTraining
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.text_parser import parse_graph
+from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.find_attention_gradients import find_trained
-from tf_stitch.planning.plain_attention import plain_attention
+from tf_stitch.planning.plain_attention import plain_attention, plain_training
 from tf_stitch.planning.stitch_plan import live_out
 
 GRAPHS = Path(__file__).parent / "graphs" / "attention"
@@ -26,10 +27,16 @@ F32, BF16 = DType.F32, DType.BF16
 SQUARE = Step(BF16, batch=2, queries=24, keys=24, heads=2, size=32)
 
 
-def found(graph: TensorGraph) -> FusedAttention | None:
+def found(graph: TensorGraph) -> FusedTraining | None:
     nodes = graph.nodes()
     [trained] = find_trained(nodes, users_of(nodes), frozenset(live_out(graph)))
-    return plain_attention(trained)
+    return plain_training(trained)
+
+
+def untrained(graph: TensorGraph) -> FusedAttention | None:
+    nodes = graph.nodes()
+    [attention] = find_attentions(nodes, users_of(nodes), frozenset(live_out(graph)))
+    return plain_attention(attention)
 
 
 def between(score: Callable[[Node], Node], gradient: Callable[[Node], Node] = lambda d: d) -> Callable[[Node], Pair]:
@@ -145,4 +152,36 @@ def test_the_gradient_of_another_softmax_is_not_plain() -> None:
     mixed = region("mixed", [graph.outputs[0][1], *(node for _, node in other.outputs[1:])])
     nodes = mixed.nodes()
     trained = list(find_trained(nodes, users_of(nodes), frozenset(live_out(mixed))))
-    assert all(plain_attention(one) is None for one in trained)
+    assert all(plain_training(one) is None for one in trained)
+
+
+@pytest.mark.parametrize("step", [SQUARE, replace(SQUARE, keys=40), replace(SQUARE, keys_first=True),
+                                  replace(SQUARE, score=causal()), replace(SQUARE, score=causal(), keys_first=True)],
+                         ids=range(5))
+def test_without_gradients(step: Step) -> None:
+    fused = untrained(step.graph("o"))
+    assert fused is not None
+    assert not isinstance(fused, FusedTraining)
+    assert fused.causal is (step.score is not SQUARE.score)
+    assert fused.scale == pytest.approx(0.2)
+    assert fused.queries.dims == fused.result.dims == (2, 2, 24, 32)
+    assert fused.keys.dims == fused.values.dims == (2, 2, step.keys, 32)
+
+
+@pytest.mark.parametrize("score", [
+    padding, masked, causal(1), causal(-1), causal(0, -100.0), between(lambda s: B.add(s, number(1.0))),
+    between(lambda s: B.op(K.TANH, s))], ids=range(7))
+def test_anything_else_without_gradients_is_not_plain(score: Callable[[Node], Pair]) -> None:
+    assert untrained(replace(SQUARE, score=score).graph("o")) is None
+
+
+def test_what_becomes_of_probabilities_without_gradients() -> None:
+    """Zeros that are no mask's are not plain."""
+    def zeros(like: Node) -> Pair:
+        columns, rows = (B.iota(like.type.shape[-2:], axis, DType.I32) for axis in (1, 0))
+        seen = B.op(K.LESS_EQUAL, columns, rows)
+        return lambda s: B.select(seen, s, number(0.0)), lambda d: d
+    doubled = between(lambda s: B.mul(s, number(2.0)))
+    assert untrained(replace(SQUARE, score=causal(), weight=zeros).graph("o")) is not None
+    for weight in (zeros, dropped, doubled):
+        assert untrained(replace(SQUARE, weight=weight).graph("o")) is None

@@ -1,4 +1,5 @@
-"""NumPy meaning of attentions and their gradients; matrices are [batch, heads, rows, columns]."""
+"""NumPy meaning of attentions and their gradients; matrices are [batch, heads, rows, columns]. Heads of queries may
+share keys and values in `attended`: neighbours do."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ Array: TypeAlias = NDArray[Any]
 
 def attended(attrs: AttentionAttrs, q: Array, k: Array, v: Array) -> Array:
     """What queries get of values, each weighed by the probability of its key."""
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     scores = _scores(attrs, q, k)
     return _laid(attrs, np.exp(scores - _log_sum(scores)) @ v)
 

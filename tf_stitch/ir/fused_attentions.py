@@ -1,5 +1,5 @@
-"""An attention and its gradients that are to be operations of their own (OpKind.ATTENTION and those after it), as the
-matmuls that they stand for."""
+"""Attentions, some with their gradients, that are to be operations of their own (OpKind.ATTENTION and those after it),
+as the matmuls that they stand for."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Matrices:
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """softmax(scale q k^T) v, and its gradients.
+    """softmax(scale q k^T) v.
 
     Attributes:
         causal: queries see keys up to their own number.
-        result, grad: softmax(scale q k^T) v, a matmul, and its gradient.
-        query_grad, key_grad, value_grad: matmuls.
+        keys, values: they may have fewer heads, each of which as many neighbouring heads of queries share.
+        result: a matmul.
     """
 
     scale: float
@@ -38,6 +38,17 @@ class FusedAttention:
     keys: Matrices
     values: Matrices
     result: Matrices
+
+
+@dataclass(frozen=True)
+class FusedTraining(FusedAttention):
+    """An attention and its gradients. No heads are shared.
+
+    Attributes:
+        grad: of the result.
+        query_grad, key_grad, value_grad: matmuls.
+    """
+
     grad: Matrices
     query_grad: Matrices
     key_grad: Matrices

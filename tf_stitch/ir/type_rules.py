@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 from tf_stitch.errors import TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.ir.types import Dim, Symbol, TensorType, broadcast_shapes
 
 Types: TypeAlias = Sequence[TensorType]
@@ -349,9 +350,10 @@ def _group(channels: Dim, groups: int) -> int:
 
 
 def attention(types: Types, attrs: oa.Attrs) -> TensorType:
-    """Queries [batch, heads, queries, columns], keys and values [batch, heads, keys, columns] -> as queries."""
+    """Queries [batch, heads, queries, columns], keys and values [batch, heads that share them, keys, columns] -> as
+    queries."""
     queries, keys, values = types
-    _require_attention(queries, keys, values)
+    _require_attention(queries, keys, values, shared=True)
     return _attended(queries, attrs)
 
 
@@ -380,11 +382,17 @@ def _attended(rows: TensorType, attrs: oa.Attrs) -> TensorType:
     return TensorType(rows.dtype, (batch, length, heads, columns) if outside else rows.shape)
 
 
-def _require_attention(queries: TensorType, keys: TensorType, values: TensorType) -> None:
+def _require_attention(queries: TensorType, keys: TensorType, values: TensorType, shared: bool = False) -> None:
     _require(queries.dtype is keys.dtype is values.dtype and queries.dtype.is_float, f"types of {queries} and {keys}")
     _require(queries.rank == keys.rank == 4, f"ranks of an attention: {queries} and {keys}")
-    _require(queries.shape[:2] == keys.shape[:2] and queries.shape[3] == keys.shape[3] and keys.shape == values.shape,
-             f"{queries}, {keys} and {values} do not fit attention")
+    batch, heads, _, columns = queries.shape
+    fits = (batch, columns) == (keys.shape[0], keys.shape[3]) and keys.shape == values.shape \
+        and (heads == keys.shape[1] or (shared and _shares(heads, keys.shape[1])))
+    _require(fits, f"{queries}, {keys} and {values} do not fit attention")
+
+
+def _shares(heads: Dim, shared: Dim) -> bool:
+    return isinstance(heads, int) and isinstance(shared, int) and shared > 0 and divides(shared, heads)
 
 
 def _require_attention_grad(types: Types) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Protocol
 
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope
+from tf_stitch.libraries.call import LibraryCall
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cublas_lt_files, cudnn_files, nccl_files
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Executable, LibraryStep, encode
+from tf_stitch.runtime.executable_format import Space
 from tf_stitch.targets import registry as targets
 
 SCOPES: dict[str, Scope] = {
@@ -37,6 +41,26 @@ def scope_of(name: str, convolutions: bool = False) -> Scope:
     return scope
 
 
+class AttentionCalls(Protocol):
+    """What is known of the library that has fused kernels of attentions."""
+
+    @property
+    def has_fused_attention(self) -> bool:
+        """Whether it may be called on GPUs."""
+
+    def refusal(self, device: int, call: LibraryCall) -> str:
+        """Why it has no kernel for a call on a GPU of that ordinal; "" if it has."""
+
+
+class NoAttentionCalls:
+    """There is no such library."""
+
+    has_fused_attention = False
+
+    def refusal(self, device: int, call: LibraryCall) -> str:
+        return "no library"
+
+
 class Libraries:
     """Decides by TF_STITCH_SCOPE and by what this process can load.
 
@@ -50,6 +74,7 @@ class Libraries:
         self._devices = scope_of(scope) if native is not None else NO_MATMULS
         self._native, self._report = native, report
         self._asked = False
+        self._refusals: dict[tuple[int, LibraryCall], str] = {}
 
     def devices(self, graph_device: str, convolutions: bool = False) -> Scope:
         """Which matmuls regions take, and whether they take convolutions. cuBLASLt is looked for with the first graph
@@ -78,8 +103,17 @@ class Libraries:
         version = 0 if missing else self._native.cudnn_version()
         if version < FUSED_ATTENTION:
             missing = missing or f"cuDNN {version} is older than {FUSED_ATTENTION}"
-            self._report.remark("library", "attentions in training", f"{missing}: kernels of ours compute them")
+            self._report.remark("library", "attentions", f"{missing}: kernels of ours compute them")
         return version >= FUSED_ATTENTION
+
+    def refusal(self, device: int, call: LibraryCall) -> str:
+        """Why the library of a call has no kernel for it on a GPU of that ordinal; "" if it has, which is made. Asked
+        of each once; by several threads perhaps."""
+        known = self._refusals.get((device, call))
+        if known is None:
+            assert self._native is not None, "who may call a library has one"
+            known = self._refusals[device, call] = self._native.try_calls(device, words_of(call))
+        return known
 
     @cached_property
     def has_nccl(self) -> bool:
@@ -101,3 +135,13 @@ class Libraries:
         if missing:
             self._report.fallback("library", "convolutions", f"{missing}: regions hold none")
         return not missing
+
+
+def words_of(call: LibraryCall) -> list[int]:
+    """Words of an executable of one call, whose operands lie in scratch memory."""
+    places, end = list[int](), 0
+    for nbytes in call.operand_bytes():
+        places.append(end)
+        end += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    step = LibraryStep(call, tuple(BufferRef(Space.ARENA, place) for place in places))
+    return encode(Executable((), (), (), (), (end,), (step,), None), {})

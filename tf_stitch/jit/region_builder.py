@@ -23,9 +23,11 @@ from tf_stitch.ir.text_format import anonymous_text, format_graph
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.expected_kernels import Expecting, expected_kernels
 from tf_stitch.jit.kernel_library import Images, KernelLibrary
+from tf_stitch.jit.libraries import AttentionCalls
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
+from tf_stitch.libraries.attention import AttentionCall
 from tf_stitch.messages import log
 from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.matmul_choice import Stitching
@@ -93,12 +95,12 @@ class RegionBuilder:
 
     Args:
         behind: does what no run waits for.
-        fuses_attention: whether a library is at hand that computes attentions and their gradients on GPUs.
+        attention: the library that may compute attentions and their gradients on GPUs.
     """
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache, plans: KernelCache,
-                 behind: Prebuilder, fuses_attention: Callable[[], bool]) -> None:
-        self._behind, self._fuses_attention = behind, fuses_attention
+                 behind: Prebuilder, attention: AttentionCalls) -> None:
+        self._behind, self._attention = behind, attention
         self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
         self._tuned: dict[int, TunedTemplates] = {}
@@ -243,7 +245,8 @@ class RegionBuilder:
             graph: what is compiled for sizes at hand; None: for sizes that change.
         """
         device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
-        if graph is not None and place.aligned and may_call(graph, device) and self._fuses_attention():
+        if graph is not None and place.aligned and may_call(graph, device) and \
+                self._attention.has_fused_attention:
             device = replace(device, fused_attention=True)
         plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=Stitching(self._config.matmuls))
         reuse = Reuse(self._config.reuse)
@@ -312,6 +315,15 @@ class RegionBuilder:
         for node in compiled.buffers.copying:
             self._report.remark("in_place", f"region {place.number}", f"{node.loc}: all of it is copied for its rows")
 
+    def _refuses(self, place: PlacedRegion, compiled: CompiledRegion) -> bool:
+        """Whether a library has no kernel for an attention that it is to compute; says so."""
+        calls = [bound.call for bound in compiled.calls if isinstance(bound.call, AttentionCall)]
+        why = next(filter(None, (self._attention.refusal(place.device, call) for call in calls)), "")
+        if why:
+            where = f"attentions of region {place.number}"
+            self._report.fallback("library", where, why, "kernels of ours compute them")
+        return bool(why)
+
     def _new_stem(self, number: int) -> str:
         with self._lock:
             self._compiled[number] += 1
@@ -324,6 +336,10 @@ class RegionBuilder:
         dump.graph(graph)
         with collector_paused():
             compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
+        if options.device.fused_attention and self._refuses(place, compiled):
+            options = self._options(place)
+            with collector_paused():
+                compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
         self._say_what_copies(place, compiled)
         dump.compiled(compiled, options.device)
         start = time.perf_counter()

@@ -50,13 +50,16 @@ _REFERENCES: dict[OpKind, Callable[..., NDArray[Any]]] = {
     OpKind.ATTENTION_KEY_GRAD: reference.key_grad, OpKind.ATTENTION_VALUE_GRAD: reference.value_grad}
 
 WORDS = Record("AttentionSpec", """\
-softmax(scale q k^T) v of queries [batch, heads, queries, columns], keys and values [batch, heads, keys, columns]; or
-the gradients of these three. Arguments are queries, keys, values, and for gradients the result, its gradient and the
-log sums; then those of the results that are wanted: the result and log sums (float32 [batch, heads, queries]: of each
-query the logarithm of the sum of its scores' exponentials), or gradients of queries, keys, values. All matrices have a
-layout, also results that are not wanted: elements before the first, and from one batch, head and row to the next.""", (
+softmax(scale q k^T) v of queries [batch, heads, queries, columns], keys and values [batch, heads / shared, keys,
+columns]; or the gradients of these three. Arguments are queries, keys, values, and for gradients the result, its
+gradient and the log sums; then those of the results that are wanted: the result and log sums (float32 [batch, heads,
+queries]: of each query the logarithm of the sum of its scores' exponentials), or gradients of queries, keys, values.
+All matrices have a layout, also results that are not wanted: elements before the first, and from one batch, head and
+row to the next.""", (
     Choice("pass", "", AttentionPass), Number("type", "tensorflow::DataType", 1, 1000, "int"),
-    *(Number(name, "", 1, MOST_INT32) for name in ("batch", "heads", "queries", "keys", "columns")),
+    Number("batch", "", 1, MOST_INT32), Number("heads", "", 1, MOST_INT32),
+    Number("shared", "neighbouring heads that share keys and values; of gradients 1", 1, MOST_INT32),
+    *(Number(name, "", 1, MOST_INT32) for name in ("queries", "keys", "columns")),
     Number("scale", "the bits of a float", 0, (1 << 32) - 1), Flag("causal", "query i sees keys 0 to i"),
     Number("results", "that are wanted, as bits", 1, 7, "unsigned"),
     Numbers("layouts", "", 0, MOST_BYTES)), ordered=True)
@@ -86,6 +89,7 @@ class AttentionCall(LibraryCall):
     """As WORDS says.
 
     Attributes:
+        shared: heads that share keys and values; of gradients 1.
         wanted: kinds of the results that are.
         layouts: of queries, keys, values, the result; of gradients of the result, of queries, keys and values.
     """
@@ -96,6 +100,7 @@ class AttentionCall(LibraryCall):
     dtype: DType
     batch: int
     heads: int
+    shared: int
     queries: int
     keys: int
     columns: int
@@ -104,29 +109,29 @@ class AttentionCall(LibraryCall):
     wanted: tuple[OpKind, ...]
     layouts: tuple[Layout, ...]
 
-    def _rows(self) -> tuple[int, ...]:
+    def _heads_and_rows(self) -> tuple[tuple[int, int], ...]:
         """Of each matrix."""
-        q, k = self.queries, self.keys
+        q, k = (self.heads, self.queries), (self.heads // self.shared, self.keys)
         return (q, k, k, q) if self.kind is AttentionPass.FORWARD else (q, k, k, q, q, q, k, k)
 
-    def _arguments(self) -> list[tuple[int, Layout | None]]:
-        """Rows and layout of each argument; None: of log sums."""
-        matrices = list(zip(self._rows(), self.layouts, strict=True))
-        sums: tuple[int, Layout | None] = (self.queries, None)
+    def _arguments(self) -> list[tuple[tuple[int, int], Layout | None]]:
+        """Heads, rows and layout of each argument; None: of log sums."""
+        matrices = list(zip(self._heads_and_rows(), self.layouts, strict=True))
+        sums: tuple[tuple[int, int], Layout | None] = ((self.heads, self.queries), None)
         read, results = 3, [*matrices[3:], sums]
-        given: list[tuple[int, Layout | None]] = [*matrices[:read]]
+        given: list[tuple[tuple[int, int], Layout | None]] = [*matrices[:read]]
         if self.kind is AttentionPass.GRADIENT:
             given, results = [*matrices[:5], sums], [*matrices[5:]]
         return [*given, *(r for r, kind in zip(results, RESULTS[self.kind], strict=True) if kind in self.wanted)]
 
     def operand_bytes(self) -> list[int]:
         sums = 4 * self.batch * self.heads * self.queries
-        return [sums if layout is None else self._elements(rows, layout) * self.dtype.size
-                for rows, layout in self._arguments()]
+        return [sums if layout is None else self._elements(*matrices, layout) * self.dtype.size
+                for matrices, layout in self._arguments()]
 
-    def _elements(self, rows: int, layout: Layout) -> int:
+    def _elements(self, heads: int, rows: int, layout: Layout) -> int:
         """From the beginning of memory to the end of the last row."""
-        steps = (self.batch - 1) * layout.batch + (self.heads - 1) * layout.head + (rows - 1) * layout.row
+        steps = (self.batch - 1) * layout.batch + (heads - 1) * layout.head + (rows - 1) * layout.row
         return layout.offset + steps + self.columns
 
     def at_hand(self) -> AttentionCall:
@@ -137,7 +142,8 @@ class AttentionCall(LibraryCall):
         return "" if largest <= MOST_INT32 else f"{self} has a tensor of more elements than cuDNN's kernels count"
 
     def members(self) -> Mapping[str, Any]:
-        sizes = {name: getattr(self, name) for name in ("batch", "heads", "queries", "keys", "columns", "causal")}
+        names = "batch", "heads", "shared", "queries", "keys", "columns", "causal"
+        sizes = {name: getattr(self, name) for name in names}
         results = sum(1 << i for i, kind in enumerate(RESULTS[self.kind]) if kind in self.wanted)
         return {"pass": self.kind, "type": TYPES[self.dtype], **sizes, "results": results,
                 "scale": int(np.float32(self.scale).view(np.uint32)),
@@ -155,11 +161,11 @@ class AttentionCall(LibraryCall):
             else:
                 out[...] = _REFERENCES[kind](attrs, *values)
 
-    def _matrices(self, memory: NDArray[np.uint8], rows: int, layout: Layout | None) -> NDArray[Any]:
+    def _matrices(self, memory: NDArray[np.uint8], matrices: tuple[int, int], layout: Layout | None) -> NDArray[Any]:
         if layout is None:
-            return memory.view(np.float32).reshape(self.batch, self.heads, self.queries)
+            return memory.view(np.float32).reshape(self.batch, *matrices)
         steps = (layout.batch, layout.head, layout.row, 1)
-        return as_strided(memory.view(self.dtype.numpy)[layout.offset:], (self.batch, self.heads, rows, self.columns),
+        return as_strided(memory.view(self.dtype.numpy)[layout.offset:], (self.batch, *matrices, self.columns),
                           [n * self.dtype.size for n in steps])
 
     @property
@@ -168,7 +174,8 @@ class AttentionCall(LibraryCall):
 
     def __str__(self) -> str:
         text = "an attention" if self.kind is AttentionPass.FORWARD else "gradients of an attention"
-        text += f" {self.dtype.value} {self.batch}x{self.heads} heads [{self.queries},{self.keys}]x{self.columns}"
+        by = f" by {self.shared}" if self.shared > 1 else ""
+        text += f" {self.dtype.value} {self.batch}x{self.heads} heads{by} [{self.queries},{self.keys}]x{self.columns}"
         return text + (" causal" if self.causal else "")
 
 
@@ -212,7 +219,7 @@ class AttentionLibrary(Library):
         kind, attrs = _PASSES[first.kind], first.attrs
         assert isinstance(attrs, AttentionAttrs)
         batch, heads, queries, columns = first.operands[0].type.dims
-        keys = first.operands[1].type.dims[2]
+        _, key_heads, keys, _ = first.operands[1].type.dims
         q, k, v, *rest = first.operands if len(first.operands) > 2 else (*first.operands, first.operands[1])
         of_kind = {node.kind: node for node in fused.nodes}
         memory, layouts = list[Node](), list[Layout]()
@@ -227,8 +234,8 @@ class AttentionLibrary(Library):
                 outside = node is not None and isinstance(node.attrs, AttentionAttrs) and node.attrs.rows_outside
                 layouts.append(_packed(heads, rows.get(result, keys), columns, outside))
         wanted = tuple(result for result in RESULTS[kind] if result in of_kind)
-        call = AttentionCall(kind, q.type.dtype, batch, heads, queries, keys, columns, attrs.scale, attrs.causal,
-                             wanted, tuple(layouts))
+        call = AttentionCall(kind, q.type.dtype, batch, heads, heads // key_heads, queries, keys, columns, attrs.scale,
+                             attrs.causal, wanted, tuple(layouts))
         read = (*memory, *rest[2:])
         return BoundCall(call, fused.nodes, (*((x, Mode.READ) for x in read),
                                              *((of_kind[result], Mode.WRITE) for result in wanted)))
@@ -266,10 +273,11 @@ def _layout(path: Sequence[Node], memory: Node) -> Layout | None:
     found = view_strides(path, memory)
     if found is None or len(found.axes) != 4:
         return None
-    return _of_strides(found)
+    return layout_of(found)
 
 
-def _of_strides(strides: Strides) -> Layout | None:
+def layout_of(strides: Strides) -> Layout | None:
+    """Of matrices with such strides, four axes; None if a call cannot read them so."""
     *others, column = strides.axes
     if column != 1 or any(n % COLUMNS or n < 0 for n in (strides.offset, *others)):
         return None

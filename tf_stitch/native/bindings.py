@@ -260,6 +260,12 @@ class OpLibrary:
         """Of the cuDNN that is loaded, as 91900 for 9.19; 0: none is."""
         return int(self._library.tfs_cudnn_version())
 
+    def try_calls(self, device: int, words: Sequence[int]) -> str:
+        """Why a GPU cannot make the library calls of an executable that has no inputs, variables and outputs; "" if it
+        can: then they are made, which takes up to a second each, and kept for whoever runs them."""
+        array = (ctypes.c_int64 * len(words))(*words)
+        return str(self._library.tfs_try_calls(device, array, len(words)).decode(errors="replace"))
+
     def load_nccl(self, files: Sequence[str]) -> str:
         """As load_cublas_lt, of NCCL."""
         return str(self._library.tfs_load_nccl("\n".join(files).encode()).decode(errors="replace"))

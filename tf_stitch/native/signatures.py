@@ -43,6 +43,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
         "tfs_load_cudnn": (c.c_char_p, [c.c_char_p]),
         "tfs_cudnn_version": (c.c_int64, []),
+        "tfs_try_calls": (c.c_char_p, [c.c_int32, DIMS, c.c_int64]),
         "tfs_load_nccl": (c.c_char_p, [c.c_char_p]),
         "tfs_set_graphs": (None, [c.c_int, c.c_int]),
         "tfs_visit_graphs": (None, [GRAPHS_CALLBACK]),

@@ -1,48 +1,63 @@
-"""Which attentions of a train step a library's fused kernels compute (transforms/attentions_to_calls.py)."""
+"""Which attentions a library's fused kernels compute, with their gradients where they are trained
+(transforms/attentions_to_calls.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.ir.fused_attentions import FusedAttention
+from tf_stitch.ir.fused_attentions import FusedAttention, FusedTraining
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.libraries.attention import COLUMNS, MOST_COLUMNS, TYPES, AttentionPass, call_us
-from tf_stitch.planning.attention_choice import microseconds_now
+from tf_stitch.libraries.attention import COLUMNS, MOST_COLUMNS, TYPES, AttentionPass, call_us, layout_of
+from tf_stitch.planning.attention import Attention, find_attentions, memory_of, reads_rows
+from tf_stitch.planning.attention_choice import forward_apart, microseconds_now
+from tf_stitch.planning.attention_operands import with_bare_operands
 from tf_stitch.planning.find_attention_gradients import find_trained
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.plain_attention import plain_attention
-from tf_stitch.planning.stitch_plan import is_large_matmul, live_out
+from tf_stitch.planning.plain_attention import plain_attention, plain_training
+from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, live_out, make_pattern
 
 ARCHITECTURES = ("90",)
 """Of devices that a library's calls were timed on: an H200, and an H100, which has the same processors."""
-
-MATMULS = 6
-"""Of an attention and its gradients."""
+MATMULS = 2
+"""Of an attention."""
+FEWEST_QUERIES = 17
+"""Of a matrix, without gradients: who decodes has fewer, and kernels for these."""
+FORWARD_SURELY = 0.86
+"""Of what our kernel is predicted to take, what a call may: it took up to 16 % more than `call_us` says. Our kernel
+takes 0.70 to 1.17 of its prediction."""
 
 
 def may_call(graph: TensorGraph, device: DeviceSpec) -> bool:
     """Whether there may be such attentions, to ask for a library only then."""
     if device.architecture not in ARCHITECTURES:
         return False
-    return sum(n.kind is OpKind.DOT and n.type.rank > 2 and n.type.dtype in TYPES for n in graph.nodes()) >= MATMULS
+    nodes = graph.nodes()
+    matmuls = sum(n.kind is OpKind.DOT and n.type.rank > 2 and n.type.dtype in TYPES for n in nodes)
+    return matmuls >= MATMULS and any(n.kind is OpKind.EXP for n in nodes)
 
 
 def attentions_to_call(graph: TensorGraph, device: DeviceSpec, times: PatternTimes) -> list[FusedAttention]:
-    """Attentions of a graph, with their gradients, that a library's two calls are known to compute in less time than
-    what else is done with them, by measurements of the one and predictions of the other."""
+    """Attentions of a graph that a library's call is known to compute in less time than what else is done with them,
+    and those that are trained whose two calls are, by measurements of the one and predictions of the other."""
     if not device.fused_attention:
         return []
+    return [*_trained(graph, times), *_untrained(graph, times)]
+
+
+def _trained(graph: TensorGraph, times: PatternTimes) -> list[FusedTraining]:
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))
-    found: dict[FusedAttention, set[Node]] = {}  # each with what its calls read, and all that is made of
+    found: dict[FusedTraining, set[Node]] = {}  # each with what its calls read, and all that is made of
     for trained in find_trained(nodes, users, wanted):
         if not all(map(is_large_matmul, trained.matmuls)):
             continue
-        fused = plain_attention(trained)
+        fused = plain_training(trained)
         if fused is None or not _fits(fused) or \
-                _called_us(fused) >= microseconds_now(graph, trained, users, wanted, times):
+                sum(_called_us(fused, kind) for kind in AttentionPass) >= \
+                microseconds_now(graph, trained, users, wanted, times):
             continue
         above = _made_of(x.node for x in (fused.queries, fused.keys, fused.values, fused.grad))
         if not _needs_itself(fused, above, found):
@@ -50,7 +65,55 @@ def attentions_to_call(graph: TensorGraph, device: DeviceSpec, times: PatternTim
     return list(found)
 
 
-def _needs_itself(fused: FusedAttention, above: set[Node], others: Mapping[FusedAttention, set[Node]]) -> bool:
+def _untrained(graph: TensorGraph, times: PatternTimes) -> Iterator[FusedAttention]:
+    """A call's result needs no more than the matmuls that it is in place of: it never waits for itself."""
+    nodes = graph.nodes()
+    users, wanted = users_of(nodes), frozenset(live_out(graph))
+    attentions = [attention for attention in find_attentions(nodes, users, wanted)
+                  if _is_alone(attention, users, wanted)]
+    if not attentions:
+        return
+    bare, free = free_nodes(nodes), free_nodes(nodes, attentions, wanted)
+    for attention in attentions:
+        matmuls = attention.first, attention.second
+        fused = plain_attention(attention) if all(map(is_large_matmul, matmuls)) else None
+        if fused is None or not _fits(fused) or fused.queries.dims[2] < FEWEST_QUERIES:
+            continue
+        fused = with_bare_operands(fused, users, wanted)
+        if not _read_as_they_lie(fused, attention, free):
+            continue
+        apart = forward_apart(attention, users, wanted, bare, times)
+        ours = times.exact(make_pattern(attention.nodes, users, wanted, free))
+        now = apart if ours is None else min(apart, ours)
+        if _called_us(fused, AttentionPass.FORWARD) < now * FORWARD_SURELY:
+            yield fused
+
+
+def _is_alone(attention: Attention, users: Mapping[Node, Iterable[Node]], wanted: Collection[Node]) -> bool:
+    """Whether nothing but the result is used elsewhere, not even what is known of each query."""
+    ends = attention.second, attention.result
+    inside = {*attention.nodes}
+    return all(node in ends or (node not in wanted and inside.issuperset(users[node])) for node in attention.nodes)
+
+
+def _read_as_they_lie(fused: FusedAttention, attention: Attention, free: Collection[Node]) -> bool:
+    """Whether a call reads the operands where our kernel does, or what they are made of, so that nothing more has to be
+    brought together.
+
+    Args:
+        free: nodes that need no memory if our kernels compute the attentions.
+    """
+    for operand, read in zip(attention.operands, (fused.queries, fused.keys, fused.values), strict=True):
+        if read.node is not operand.node:
+            continue
+        memory, path = memory_of(operand, free)
+        strides = operand.strides(path, memory)
+        if memory in free or not reads_rows(operand, path, memory) or strides is None or layout_of(strides) is None:
+            return False
+    return True
+
+
+def _needs_itself(fused: FusedTraining, above: set[Node], others: Mapping[FusedTraining, set[Node]]) -> bool:
     """Whether a call would wait for its own results, perhaps through the call of another attention: it gives all of
     them at once, and reads more than each of them is made of.
 
@@ -64,7 +127,7 @@ def _needs_itself(fused: FusedAttention, above: set[Node], others: Mapping[Fused
         not own.isdisjoint(theirs) and not _gradients(other).isdisjoint(above) for other, theirs in others.items())
 
 
-def _gradients(fused: FusedAttention) -> set[Node]:
+def _gradients(fused: FusedTraining) -> set[Node]:
     return {x.node for x in (fused.query_grad, fused.key_grad, fused.value_grad)}
 
 
@@ -81,15 +144,18 @@ def _made_of(nodes: Iterable[Node]) -> set[Node]:
 
 def _fits(fused: FusedAttention) -> bool:
     """Whether a call takes its sizes and types."""
-    read = fused.queries, fused.keys, fused.values, fused.grad
-    dtypes = {one.node.type.dtype for one in (*read, fused.result, fused.query_grad, fused.key_grad, fused.value_grad)}
-    q, k, v, grad = (one.dims for one in read)
-    return len(dtypes) == 1 and dtypes <= TYPES.keys() and len(q) == 4 and k == v and q == grad \
+    read = [fused.queries, fused.keys, fused.values]
+    made = [fused.result]
+    if isinstance(fused, FusedTraining):
+        read.append(fused.grad)
+        made += [fused.query_grad, fused.key_grad, fused.value_grad]
+    dtypes = {one.node.type.dtype for one in chain(read, made)}
+    q, k, v, *grads = (one.dims for one in read)
+    return len(dtypes) == 1 and dtypes <= TYPES.keys() and len(q) == 4 and k == v and all(g == q for g in grads) \
         and (*q[:2], q[3]) == (*k[:2], k[3]) and q[3] % COLUMNS == 0 and q[3] <= MOST_COLUMNS \
         and (q[2] == k[2] or not fused.causal)
 
 
-def _called_us(fused: FusedAttention) -> float:
+def _called_us(fused: FusedAttention, kind: AttentionPass) -> float:
     batch, heads, queries, columns = fused.queries.dims
-    keys = fused.keys.dims[2]
-    return sum(call_us(kind, batch * heads, queries, keys, columns, fused.causal) for kind in AttentionPass)
+    return call_us(kind, batch * heads, queries, fused.keys.dims[2], columns, fused.causal)

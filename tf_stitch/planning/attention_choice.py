@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.planning.attention import find_attentions
+from tf_stitch.planning.attention import Attention, find_attentions
 from tf_stitch.planning.attention_gradient import TrainedAttention
 from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
 from tf_stitch.planning.part import PatternTimes
@@ -49,18 +49,24 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
         return
     bare, free = free_nodes(nodes), free_nodes(nodes, [*attentions, *gradients], wanted)
     for attention in attentions:
-        matmuls = attention.first, attention.second
-        if not all(map(is_large_matmul, matmuls)):
+        if not all(map(is_large_matmul, (attention.first, attention.second))):
             continue
-        softmax = [n for n in attention.nodes if n not in (*matmuls, attention.result)]
-        parts = (make_pattern(part, users, wanted, bare) for part in ([matmuls[0]], softmax, [matmuls[1]]))
-        # A part without a time counts as free: the library's way is kept then.
         together = times.exact(make_pattern(attention.nodes, users, wanted, free))
-        if together is not None and together * FORWARD_MISSED < sum(times.exact(part) or 0.0 for part in parts):
+        if together is not None and together * FORWARD_MISSED < forward_apart(attention, users, wanted, bare, times):
             yield attention
     for gradient in gradients:
         if times.exact(make_pattern(gradient.nodes, users, wanted, free)) is not None:
             yield gradient
+
+
+def forward_apart(attention: Attention, users: dict[Node, list[Node]], wanted: frozenset[Node],
+                  free: frozenset[Node], times: PatternTimes) -> float:
+    """Microseconds of an attention as two library calls and a kernel between them. A part without a time counts as
+    free: the library's way is kept then."""
+    matmuls = attention.first, attention.second
+    softmax = [n for n in attention.nodes if n not in (*matmuls, attention.result)]
+    parts = (make_pattern(part, users, wanted, free) for part in ([matmuls[0]], softmax, [matmuls[1]]))
+    return sum(times.exact(part) or 0.0 for part in parts)
 
 
 def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:

@@ -1,5 +1,5 @@
 """Attentions that are softmax(scale q k^T) v, with the causal mask or none, and their gradients, and nothing else: what
-a library's fused kernels compute.
+a library's fused kernels compute, also without gradients.
 
 What lies between the matmuls is read operation by operation; casts between floats are taken for what they cast, since
 a fused kernel computes in float32 what lies between.
@@ -7,16 +7,18 @@ a fused kernel computes in float32 what lies between.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import isclose
 
 from tf_stitch.ir.causal_masks import constant_of, is_triangle
-from tf_stitch.ir.fused_attentions import FusedAttention, Matrices
+from tf_stitch.ir.fused_attentions import FusedAttention, FusedTraining, Matrices
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import exchanges_last
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.planning.attention import Attention, Operand
 from tf_stitch.planning.attention_gradient import TrainedAttention
 
 HIDDEN = -9e8
@@ -59,22 +61,44 @@ class _Meaning:
     exchanged: bool = False
 
 
-def plain_attention(trained: TrainedAttention) -> FusedAttention | None:
-    """What an attention and its gradients are, if they are that plain."""
-    reader = _Reader(trained)
-    weights, gradient = reader.meaning(trained.result.weights), reader.meaning(trained.query.weights)
-    if weights is None or gradient is None or weights.what is not _What.PROBABILITY \
-            or gradient.what is not _What.GRADIENT or weights.exchanged or gradient.exchanged:
+def plain_attention(attention: Attention) -> FusedAttention | None:
+    """What an attention is, if it is that plain."""
+    reader = _Reader({attention.first: _Meaning(_What.SCORE, exchanged=attention.keys_first)}, attention.nodes)
+    weights = reader.meaning(attention.weights)
+    if weights is None or not _weighs_values(weights):
         return None
-    same = weights.factor == 1.0 and isclose(gradient.scale, weights.scale) \
+    q, k, v = map(_matrices, attention.operands)
+    return FusedAttention(weights.scale, weights.masked, q, k, v, Matrices(attention.second, False))
+
+
+def plain_training(trained: TrainedAttention) -> FusedTraining | None:
+    """What an attention and its gradients are, if they are that plain."""
+    reader = _Reader({trained.scores.matmul: _Meaning(_What.SCORE, exchanged=trained.scores.keys_first),
+                      trained.weights.matmul: _Meaning(_What.GIVEN, exchanged=trained.weights.keys_first)},
+                     (*trained.forward, *trained.backward))
+    weights, gradient = reader.meaning(trained.result.weights), reader.meaning(trained.query.weights)
+    if weights is None or gradient is None or not _weighs_values(weights) \
+            or gradient.what is not _What.GRADIENT or gradient.exchanged:
+        return None
+    same = isclose(gradient.scale, weights.scale) \
         and isclose(gradient.factor, weights.scale) and gradient.masked is weights.masked
-    if not same or ((weights.zeroed or gradient.zeroed) and not weights.masked):
+    if not same or (gradient.zeroed and not weights.masked):
         return None
     operands = trained.scores.queries, trained.scores.keys, trained.weights.keys, trained.weights.queries
-    q, k, v, grad = (Matrices(operand.node, operand.exchanged) for operand in operands)
+    q, k, v, grad = map(_matrices, operands)
     ends = trained.result, trained.query, trained.key, trained.value
     result, *grads = (Matrices(end.matmul, end.exchanged) for end in ends)
-    return FusedAttention(weights.scale, weights.masked, q, k, v, result, grad, *grads)
+    return FusedTraining(weights.scale, weights.masked, q, k, v, result, grad, *grads)
+
+
+def _matrices(operand: Operand) -> Matrices:
+    return Matrices(operand.node, operand.exchanged)
+
+
+def _weighs_values(weights: _Meaning) -> bool:
+    """Whether they are probabilities as they are; zeros are the mask's."""
+    return weights.what is _What.PROBABILITY and weights.factor == 1.0 and not weights.exchanged \
+        and (weights.masked or not weights.zeroed)
 
 
 _Pair = tuple[_What, _What]
@@ -93,11 +117,14 @@ _OF_QUERIES = (_What.MOST, _What.TOTAL, _What.RECIPROCAL, _What.SUM)
 
 
 class _Reader:
-    def __init__(self, trained: TrainedAttention) -> None:
-        self._known: dict[Node, _Meaning | None] = {
-            trained.scores.matmul: _Meaning(_What.SCORE, exchanged=trained.scores.keys_first),
-            trained.weights.matmul: _Meaning(_What.GIVEN, exchanged=trained.weights.keys_first)}
-        self._inside = frozenset((*trained.forward, *trained.backward))
+    """Args:
+        matmuls: and what they are.
+        inside: what may be read between them.
+    """
+
+    def __init__(self, matmuls: Mapping[Node, _Meaning], inside: Collection[Node]) -> None:
+        self._known: dict[Node, _Meaning | None] = {**matmuls}
+        self._inside = frozenset(inside)
 
     def meaning(self, node: Node) -> _Meaning | None:
         if node not in self._known:

@@ -85,7 +85,7 @@ class Session:
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
-        self.registry = RegionRegistry(config, self.report, self._dump, lambda: self._libraries.has_fused_attention)
+        self.registry = RegionRegistry(config, self.report, self._dump, self._libraries)
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
         self._controls = Controls(config)
         if native is not None:

@@ -1,11 +1,12 @@
-"""Attentions and their gradients become operations that a library's fused kernels compute, without scores in memory."""
+"""Attentions, with their gradients where they are trained, become operations that a library's fused kernels compute,
+without scores in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tf_stitch.ir.fused_attentions import FusedAttention, Matrices
+from tf_stitch.ir.fused_attentions import FusedAttention, FusedTraining, Matrices
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of, with_operands
 from tf_stitch.ir.op_attrs import AttentionAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -33,7 +34,8 @@ class AttentionsToCalls:
             return PassResult(graph, False)
         users = users_of(graph.nodes())
         forward = {one.result.node: one for one in chosen}
-        gradients = {end.node: (one, kind, end) for one in chosen for kind, end in _gradients(one)}
+        trained = [one for one in chosen if isinstance(one, FusedTraining)]
+        gradients = {end.node: (one, kind, end) for one in trained for kind, end in _gradients(one)}
         new: dict[Node, Node] = {}
         made: dict[FusedAttention, _Made] = {}
         for node in _in_order(graph, chosen):
@@ -56,7 +58,8 @@ def _in_order(graph: TensorGraph, chosen: Sequence[FusedAttention]) -> Iterator[
     for one in chosen:
         read = [x.node for x in (one.queries, one.keys, one.values)]
         needs[one.result.node] = read
-        needs |= {end.node: (*read, one.grad.node, one.result.node) for _, end in _gradients(one)}
+        if isinstance(one, FusedTraining):
+            needs |= {end.node: (*read, one.grad.node, one.result.node) for _, end in _gradients(one)}
     done: set[Node] = set()
     stack = [node for _, node in reversed(graph.outputs)] + list(graph.unread)
     while stack:
@@ -77,15 +80,15 @@ class _Made:
     Attributes:
         operands: queries, keys, values.
         result: what the matmul gave.
-        log_sum: of each query.
+        log_sum: of each query; None where nothing is trained.
     """
 
     operands: tuple[Node, ...]
     result: Node
-    log_sum: Node
+    log_sum: Node | None
 
 
-def _gradients(one: FusedAttention) -> tuple[tuple[OpKind, Matrices], ...]:
+def _gradients(one: FusedTraining) -> tuple[tuple[OpKind, Matrices], ...]:
     return ((OpKind.ATTENTION_QUERY_GRAD, one.query_grad), (OpKind.ATTENTION_KEY_GRAD, one.key_grad),
             (OpKind.ATTENTION_VALUE_GRAD, one.value_grad))
 
@@ -94,12 +97,15 @@ def _made(one: FusedAttention, users: Users, new: dict[Node, Node]) -> _Made:
     operands = tuple(_matrices(x, new) for x in (one.queries, one.keys, one.values))
     attrs = AttentionAttrs(one.scale, one.causal, _rows_outside(one.result, users))
     node = make_node(OpKind.ATTENTION, operands, attrs, one.result.node.loc)
-    log_sum = make_node(OpKind.ATTENTION_LOG_SUM, operands[:2], replace(attrs, rows_outside=False), node.loc)
+    log_sum = None
+    if isinstance(one, FusedTraining):
+        log_sum = make_node(OpKind.ATTENTION_LOG_SUM, operands[:2], replace(attrs, rows_outside=False), node.loc)
     return _Made(operands, _as_matmul(node, one.result), log_sum)
 
 
-def _gradient(made: _Made, kind: OpKind, end: Matrices, one: FusedAttention, users: Users, new: dict[Node, Node]
+def _gradient(made: _Made, kind: OpKind, end: Matrices, one: FusedTraining, users: Users, new: dict[Node, Node]
               ) -> Node:
+    assert made.log_sum is not None, "of what is trained"
     result = _exchanged(made.result) if one.result.exchanged else made.result
     operands = (*made.operands, result, _matrices(one.grad, new), made.log_sum)
     attrs = AttentionAttrs(one.scale, one.causal, _rows_outside(end, users))

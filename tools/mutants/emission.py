@@ -282,7 +282,7 @@ MUTANTS = (
            "and gradient.masked",
            ("tests/planning/test_plain_attention.py",)),
     Mutant("gradients that nobody masked may be made 0", "tf_stitch/planning/plain_attention.py",
-           "if not same or ((weights.zeroed or gradient.zeroed) and not weights.masked):",
+           "if not same or (gradient.zeroed and not weights.masked):",
            "if not same:",
            ("tests/planning/test_plain_attention.py",)),
     Mutant("a call of attention computes what its operands are made by", "tf_stitch/planning/stitch_plan.py",

@@ -11,6 +11,7 @@ from tf_stitch.ir.op_attrs import AttentionAttrs
 
 
 def attention(node: Node, q: Any, k: Any, v: Any) -> Any:
+    k, v = (tf.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))  # heads that queries' neighbours share
     return _stored(node, tf.matmul(tf.nn.softmax(_scores(node, q, k)), _wide(v)))
 
 

@@ -22,7 +22,8 @@ class Builder {
   Part Matrix(AttentionTensor number, bool turned = false) {
     const AttentionStrides& at = shape_.strides[number];
     const bool by_keys = number == kKeys || number == kValues || number == kKeyGrad || number == kValueGrad;
-    Sizes sizes{shape_.batch, shape_.heads, by_keys ? shape_.keys : shape_.queries, shape_.columns};
+    Sizes sizes{shape_.batch, by_keys ? shape_.key_heads : shape_.heads, by_keys ? shape_.keys : shape_.queries,
+                shape_.columns};
     Sizes strides{at[0], at[1], at[2], 1};
     if (turned) {
       std::swap(sizes[2], sizes[3]);
@@ -163,7 +164,9 @@ AttentionGraph BuildAttention(const DnnLibrary& dnn, DnnHandle handle, const Att
   Part weights = build.Pointwise(kDnnExp, inner(), build.Pointwise(kDnnSub, inner(), scores, largest));
   Part sum = build.Reduction(kDnnSum, row(), weights);
   Part logarithm = build.Pointwise(kDnnLog, row(), sum);
-  build.Pointwise(kDnnAdd, build.Packed(kStatistics, kDnnFloat, build.Rows()), largest, logarithm);
+  // Where nobody wants them they stay inside, as in the graphs of NVIDIA's frontend.
+  Part statistics = shape.statistics ? build.Packed(kStatistics, kDnnFloat, build.Rows()) : row();
+  build.Pointwise(kDnnAdd, statistics, largest, logarithm);
   weights = build.Pointwise(kDnnDiv, build.Inner(shape.type, build.Scores()), weights, sum);
   build.Matmul(weights, build.Matrix(kValues), build.Matrix(kAttended));
   return build.Finish(handle);

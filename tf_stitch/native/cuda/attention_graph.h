@@ -26,8 +26,10 @@ using AttentionStrides = std::array<std::int64_t, 3>;
 struct AttentionShape {
   int type;  // cudnnDataType_t, of all but the statistics
   std::int64_t batch, heads, queries, keys, columns;
+  std::int64_t key_heads;  // of keys and values: as many neighbouring heads of queries share each
   float scale;
   bool causal;  // query i sees keys 0 to i
+  bool statistics;  // are wanted of the forward pass
   bool repeatable;  // gradients are the same bits in each run: scores' gradients then lie in scratch memory
   std::array<AttentionStrides, kFirstInner> strides;  // of queries, keys, values, the result and gradients of these
 };
@@ -40,7 +42,7 @@ struct AttentionGraph {
   std::vector<AttentionTensor> tensors;  // that lie in memory and are given to a run, scratch memory and numbers last
 };
 
-// Of the result and the statistics. `handle` may be null where cuDNN is asked about a device by its properties.
+// Of the result, and of the statistics if they are wanted. `handle` may be null where cuDNN is asked about a device by its properties.
 AttentionGraph BuildAttention(const DnnLibrary& dnn, DnnHandle handle, const AttentionShape& shape);
 // Of the gradients of queries, keys and values.
 AttentionGraph BuildAttentionGradient(const DnnLibrary& dnn, DnnHandle handle, const AttentionShape& shape);

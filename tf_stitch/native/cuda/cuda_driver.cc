@@ -19,6 +19,7 @@ CudaDriver Load() {
                   Resolve(library, "cuCtxPushCurrent_v2", &driver.CtxPushCurrent) &&
                   Resolve(library, "cuCtxPopCurrent_v2", &driver.CtxPopCurrent) &&
                   Resolve(library, "cuCtxGetDevice", &driver.CtxGetDevice) &&
+                  Resolve(library, "cuDevicePrimaryCtxRetain", &driver.DevicePrimaryCtxRetain) &&
                   Resolve(library, "cuStreamGetCtx", &driver.StreamGetCtx) &&
                   Resolve(library, "cuStreamSynchronize", &driver.StreamSynchronize) &&
                   Resolve(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute) &&

@@ -72,6 +72,7 @@ struct CudaDriver {
   CUresult (*CtxPushCurrent)(CUcontext);
   CUresult (*CtxPopCurrent)(CUcontext*);
   CUresult (*CtxGetDevice)(CUdevice*);
+  CUresult (*DevicePrimaryCtxRetain)(CUcontext*, CUdevice);
   CUresult (*StreamGetCtx)(CUstream, CUcontext*);
   CUresult (*StreamSynchronize)(CUstream);
   CUresult (*DeviceGetAttribute)(int*, int, CUdevice);

@@ -60,12 +60,12 @@ Tensors Arguments(const AttentionSpec& spec) {
   return found;
 }
 
-// Results that nobody wants, which scratch memory holds without gaps.
+// Results that nobody wants, which scratch memory holds without gaps; statistics stay inside of the graph.
 Tensors Unwanted(const AttentionSpec& spec) {
   const Tensors results = Results(spec);
   Tensors found;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!IsWanted(spec, i)) found.push_back(results[i]);
+    if (!IsWanted(spec, i) && results[i] != kStatistics) found.push_back(results[i]);
   }
   return found;
 }
@@ -76,7 +76,8 @@ std::int64_t Rows(const AttentionSpec& spec, AttentionTensor tensor) {
 
 std::string Words(const AttentionSpec& spec) {
   return std::string(IsGradient(spec) ? "gradients of an attention of " : "an attention of ") +
-         std::to_string(spec.batch) + " x " + std::to_string(spec.heads) + " heads, " + std::to_string(spec.queries) +
+         std::to_string(spec.batch) + " x " + std::to_string(spec.heads) + " heads by " +
+         std::to_string(spec.shared) + ", " + std::to_string(spec.queries) +
          " queries and " + std::to_string(spec.keys) + " keys of " + std::to_string(spec.columns);
 }
 
@@ -85,12 +86,14 @@ AttentionShape Shape(const AttentionSpec& spec, bool repeatable) {
   shape.type = spec.type == kHalf ? kDnnHalf : kDnnBfloat16;
   shape.batch = spec.batch;
   shape.heads = spec.heads;
+  shape.key_heads = spec.heads / spec.shared;
   shape.queries = spec.queries;
   shape.keys = spec.keys;
   shape.columns = spec.columns;
   const auto bits = static_cast<std::uint32_t>(spec.scale);
   std::memcpy(&shape.scale, &bits, sizeof bits);
   shape.causal = spec.causal;
+  shape.statistics = !IsGradient(spec) && (spec.results >> 1) != 0;
   shape.repeatable = repeatable;
   const Tensors matrices = Matrices(spec);
   for (std::size_t i = 0; i < matrices.size(); ++i) {
@@ -161,8 +164,7 @@ class Attention final : public DeviceCall {
     };
     for (const AttentionTensor tensor : Unwanted(spec_)) {
       const std::int64_t elements = spec_.batch * spec_.heads * Rows(spec_, tensor) * spec_.columns;
-      const auto bytes = static_cast<std::size_t>(elements * ElementBytes(spec_.type));
-      add(tensor, tensor == kStatistics ? AttentionScratchBytes(shape_, kSum) : bytes);
+      add(tensor, static_cast<std::size_t>(elements * ElementBytes(spec_.type)));
     }
     if (!IsGradient(spec_)) return;
     add(kSum, AttentionScratchBytes(shape_, kSum));
@@ -204,6 +206,9 @@ std::shared_ptr<const LibraryCall> MakeCall(const AttentionSpec& spec) {
   if (spec.type != kHalf && spec.type != kBfloat16) throw std::invalid_argument("an attention of another type");
   if (spec.layouts.size() != kNumbers * Matrices(spec).size()) {
     throw std::invalid_argument("layouts of an attention are missing");
+  }
+  if (spec.heads % spec.shared != 0 || (IsGradient(spec) && spec.shared != 1)) {
+    throw std::invalid_argument("heads of an attention that do not share keys so");
   }
   if (spec.results >> Results(spec).size() != 0) throw std::invalid_argument("an attention has no such result");
   return std::make_shared<AttentionCall>(spec);

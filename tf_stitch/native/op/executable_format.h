@@ -227,17 +227,18 @@ struct ConvolutionSpec {
   }
 };
 
-// softmax(scale q k^T) v of queries [batch, heads, queries, columns], keys and values [batch, heads, keys, columns];
-// or the gradients of these three. Arguments are queries, keys, values, and for gradients the result, its gradient
-// and the log sums; then those of the results that are wanted: the result and log sums (float32 [batch, heads,
-// queries]: of each query the logarithm of the sum of its scores' exponentials), or gradients of queries, keys,
-// values. All matrices have a layout, also results that are not wanted: elements before the first, and from one
+// softmax(scale q k^T) v of queries [batch, heads, queries, columns], keys and values [batch, heads / shared, keys,
+// columns]; or the gradients of these three. Arguments are queries, keys, values, and for gradients the result, its
+// gradient and the log sums; then those of the results that are wanted: the result and log sums (float32 [batch,
+// heads, queries]: of each query the logarithm of the sum of its scores' exponentials), or gradients of queries,
+// keys, values. All matrices have a layout, also results that are not wanted: elements before the first, and from one
 // batch, head and row to the next.
 struct AttentionSpec {
   AttentionPass pass;
   int type;  // tensorflow::DataType
   std::int64_t batch;
   std::int64_t heads;
+  std::int64_t shared;  // neighbouring heads that share keys and values; of gradients 1
   std::int64_t queries;
   std::int64_t keys;
   std::int64_t columns;
@@ -246,7 +247,7 @@ struct AttentionSpec {
   unsigned results;  // that are wanted, as bits
   std::vector<std::int64_t> layouts;
 
-  auto Tie() const { return std::tie(pass, type, batch, heads, queries, keys, columns, scale, causal, results, layouts); }
+  auto Tie() const { return std::tie(pass, type, batch, heads, shared, queries, keys, columns, scale, causal, results, layouts); }
   bool operator<(const AttentionSpec& other) const { return Tie() < other.Tie(); }
 
   template <typename Reader>
@@ -256,6 +257,7 @@ struct AttentionSpec {
     words.type = static_cast<int>(reader.Ranged("AttentionSpec.type", 1, 1000));
     words.batch = reader.Ranged("AttentionSpec.batch", 1, 2147483647);
     words.heads = reader.Ranged("AttentionSpec.heads", 1, 2147483647);
+    words.shared = reader.Ranged("AttentionSpec.shared", 1, 2147483647);
     words.queries = reader.Ranged("AttentionSpec.queries", 1, 2147483647);
     words.keys = reader.Ranged("AttentionSpec.keys", 1, 2147483647);
     words.columns = reader.Ranged("AttentionSpec.columns", 1, 2147483647);

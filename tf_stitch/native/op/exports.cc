@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "cuda/call_trial.h"
 #include "cuda/cudnn_handles.h"
 #include "cuda/nccl_library.h"
 #include "op/gemm.h"
@@ -141,6 +142,13 @@ TFS_EXPORT const char* tfs_load_cudnn(const char* files) {
 }
 
 TFS_EXPORT std::int64_t tfs_cudnn_version() { return static_cast<std::int64_t>(tf_stitch::CudnnVersion()); }
+
+// Returns "" or why the GPU cannot make the calls of an executable; valid until the thread's next call.
+TFS_EXPORT const char* tfs_try_calls(std::int32_t device, const std::int64_t* words, std::int64_t n) {
+  thread_local std::string error;
+  error = tf_stitch::TryCalls(device, {words, words + n});
+  return error.c_str();
+}
 
 TFS_EXPORT void tfs_set_graphs(int limit, int programmatic) { tf_stitch::SetGraphs(limit, programmatic != 0); }
 

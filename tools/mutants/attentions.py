@@ -1,0 +1,73 @@
+"""Mutants of attentions that a library computes where nothing is trained, and of what becomes of a call that it
+refuses."""
+
+from __future__ import annotations
+
+from tools.mutants.mutant import Mutant
+
+CALLS = "tests/planning/test_attention_calls.py"
+OPERANDS = "tests/planning/test_attention_operands.py"
+NATIVE = "tests/native/test_cudnn_attention.py"
+
+MUTANTS = (
+    Mutant("an attention is called of which more is read", "tf_stitch/planning/attention_calls.py",
+           "(node not in wanted and inside.issuperset(users[node]))",
+           "True",
+           (CALLS,)),
+    Mutant("few queries are called", "tf_stitch/planning/attention_calls.py",
+           " or fused.queries.dims[2] < FEWEST_QUERIES:",
+           ":",
+           (CALLS,)),
+    Mutant("operands of a call are brought together first", "tf_stitch/planning/attention_calls.py",
+           "        if not _read_as_they_lie(fused, attention, free):\n            continue\n",
+           "",
+           (CALLS,)),
+    Mutant("a call is as good as its best prediction", "tf_stitch/planning/attention_calls.py",
+           "< now * FORWARD_SURELY:",
+           "< now:",
+           (CALLS,)),
+    Mutant("probabilities that nobody masked may be made 0", "tf_stitch/planning/plain_attention.py",
+           " \\\n        and (weights.masked or not weights.zeroed)",
+           "",
+           ("tests/planning/test_plain_attention.py",)),
+    Mutant("a factor of queries is forgotten", "tf_stitch/planning/attention_operands.py",
+           "scale=fused.scale * factor)",
+           "scale=fused.scale)",
+           (OPERANDS,)),
+    Mutant("scaled queries are not made for others", "tf_stitch/planning/attention_operands.py",
+           "if node.kind is not OpKind.MUL or node in wanted or len(users[node]) != 1:",
+           "if node.kind is not OpKind.MUL:",
+           (OPERANDS,)),
+    Mutant("heads that are no neighbours share keys", "tf_stitch/planning/attention_operands.py",
+           "once.type.dims != (*around[0], shared, 1, *around[1]) \\\n",
+           "False \\\n",
+           (OPERANDS,)),
+    Mutant("keys are shared in turn", "tf_stitch/ir/attention_reference.py",
+           "np.repeat(x, q.shape[1] // x.shape[1], axis=1)",
+           "np.tile(x, (1, q.shape[1] // x.shape[1], 1, 1))",
+           ("tests/libraries/test_attention.py",)),
+    Mutant("keys that heads share end with the last head", "tf_stitch/libraries/attention.py",
+           "(self.heads // self.shared, self.keys)",
+           "(self.heads, self.keys)",
+           ("tests/libraries/test_attention.py",)),
+    Mutant("a graph has keys for each head", "tf_stitch/native/cuda/attention_graph.cc",
+           "by_keys ? shape_.key_heads : shape_.heads",
+           "shape_.heads",
+           (NATIVE,)),
+    Mutant("log sums are stored that nobody wants", "tf_stitch/native/cuda/attention_graph.cc",
+           "Part statistics = shape.statistics ? build.Packed(kStatistics, kDnnFloat, build.Rows()) : row();",
+           "Part statistics = build.Packed(kStatistics, kDnnFloat, build.Rows());",
+           (NATIVE,)),
+    Mutant("a refused call is kept", "tf_stitch/jit/region_builder.py",
+           "if options.device.fused_attention and self._refuses(place, compiled):",
+           "if self._refuses(place, compiled) and not options:",
+           ("tests/jit/test_region_builder.py",)),
+    Mutant("a call is tried on the first device", "tf_stitch/jit/libraries.py",
+           "self._native.try_calls(device, words_of(call))",
+           "self._native.try_calls(0, words_of(call))",
+           ("tests/jit/test_libraries.py",)),
+    Mutant("a call is tried in no context", "tf_stitch/native/cuda/call_trial.cc",
+           "  const ScopedContext current(context);\n",
+           "",
+           ("tests/native/test_call_trial.py",)),
+)
