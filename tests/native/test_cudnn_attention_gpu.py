@@ -107,8 +107,6 @@ def test_one_result_alone(regions: Regions, kind: K) -> None:
 def test_calls_are_tried_before_they_run(regions: Regions, kinds: Sequence[K]) -> None:
     nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 64, causal=True)
     assert regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds)))) == ""
-    nodes = attention_nodes(DType.BF16, 2, 3, 100, 100, 520, causal=True)
-    assert "no kernel" in regions.library.try_calls(0, words_of(call_of(*(nodes[kind] for kind in kinds))))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.value)

@@ -29,6 +29,13 @@ FUSED = replace(H200, fused_attention=True)
 LARGE = Step(DType.BF16, batch=16, queries=256, keys=256, heads=12, size=64, score=causal())
 """As in GPT-2."""
 SMALL = replace(LARGE, batch=2, queries=24, keys=24, heads=2, size=32)
+AMONG_KERNELS_US = attention_calls.FORWARD_EXTRA_US
+
+
+@pytest.fixture(autouse=True)
+def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call costs no more among kernels than by itself: attentions that are quick to try are called."""
+    monkeypatch.setattr(attention_calls, "FORWARD_EXTRA_US", 0.0)
 
 
 def called(graph: TensorGraph, device: DeviceSpec = FUSED) -> int:
@@ -84,6 +91,14 @@ def test_it_has_to_be_surely_faster_without_gradients(monkeypatch: pytest.Monkey
     for us, calls in ((14.0, 1), (14.4, 0)):
         monkeypatch.setattr(attention_calls, "call_us", lambda *sizes, us=us: us)
         assert called(LARGE.graph("o")) == calls
+
+
+@pytest.mark.parametrize(("step", "calls"), [
+    (LARGE, 0), (replace(LARGE, batch=32, queries=197, keys=197, score=Step.score), 0),
+    (replace(LARGE, batch=4, heads=16, queries=2048, keys=2048), 1)], ids=range(3))
+def test_what_a_call_costs_among_kernels_counts(step: Step, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_calls, "FORWARD_EXTRA_US", AMONG_KERNELS_US)
+    assert called(step.graph("o")) == calls
 
 
 def test_matmuls_that_are_faster_with_scores_in_memory_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
