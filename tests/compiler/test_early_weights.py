@@ -16,6 +16,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.dependencies import awaits_itself, read_before
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.walk import arrays
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.executable_format import Space
 
@@ -69,6 +70,21 @@ def test_a_launch_of_more_blocks_than_fit_at_once_reads_nothing_before() -> None
     wide, = programs(region("wide", [B.dot(B.input("x:0", F32, (1, 64)), w)]))
     assert wide.grid > H200.processors
     assert not awaits_itself(wide)
+
+
+def test_kernels_side_by_side_share_the_registers() -> None:
+    """Three matmuls of one launch have more blocks than there are processors: each holds less, and all are there."""
+    def held(count: int) -> int:
+        outs = [B.dot(B.input(f"x{i}:0", F32, (1, 1344)), B.variable(f"w{i}", F32, (1344, 768)))
+                for i in range(count)]
+        built = compiled(region("side", outs), WITHOUT_BARRIERS)
+        step, = built.executable.steps
+        assert step.grid == 48 * count
+        return max(array.nbytes // 4 for members in built.programs.values() for program in members
+                   for array in arrays(program.body) if array.name.endswith("_ahead"))
+
+    assert held(1) == 84
+    assert held(3) <= H200.registers // (2 * 256) - 56
 
 
 def test_compilers_leave_the_loads_before_the_wait() -> None:

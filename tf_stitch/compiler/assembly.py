@@ -135,7 +135,7 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
                fused: Mapping[tuple[int, ...], Partition]) -> Assembly:
-    early = with_early_weights(buffers, device)
+    early = with_early_weights(buffers, groups, device)
     programs, which = _unique(early, {i for numbers in fused for i in numbers})
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}

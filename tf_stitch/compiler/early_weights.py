@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
@@ -20,17 +21,24 @@ OTHERS = 56
 """Registers that a thread is left for all else besides what it loads before: compilers took 24 to 61."""
 
 
-def with_early_weights(buffers: BufferPlan, device: DeviceSpec) -> list[Work]:
+def with_early_weights(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec) -> list[Work]:
     """The kernels and calls of a region, kernels with loads before they await others.
 
     A region's inputs and variables are there before its first step, whose launch waits for all that came before. What
     lies in the arena, and results, are written by steps.
+
+    Args:
+        groups: of each launch, its kernels, which run side by side.
     """
     if not device.early_starts:
         return buffers.kernels
-    written = _written(buffers)
-    return [_with_early_loads(work, buffers, written, device) if isinstance(work, LoweredKernel) else work
-            for work in buffers.kernels]
+    written, early = _written(buffers), list(buffers.kernels)
+    for group in groups:
+        kernels = {i: work for i in group if isinstance(work := buffers.kernels[i], LoweredKernel)}
+        blocks = sum((kernel.program.grid for kernel in kernels.values()), 0)
+        for i, kernel in kernels.items():
+            early[i] = _with_early_loads(kernel, buffers, written, _room(kernel.program, blocks, device))
+    return early
 
 
 def _written(buffers: BufferPlan) -> set[BufferRef]:
@@ -39,21 +47,25 @@ def _written(buffers: BufferPlan) -> set[BufferRef]:
             if mode is not Mode.READ} | {copy.target for copy in buffers.copies}
 
 
-def _with_early_loads(kernel: LoweredKernel, buffers: BufferPlan, written: set[BufferRef], device: DeviceSpec
+def _with_early_loads(kernel: LoweredKernel, buffers: BufferPlan, written: set[BufferRef], room: int
                       ) -> LoweredKernel:
     places = [buffers.argument(node, mode) for node, mode in kernel.arguments]
     unwritten = [parameter.name for parameter, place in zip(kernel.program.parameters, places, strict=True)
                  if parameter.mode is Mode.READ and not parameter.shared and place not in written
                  and place.space in (Space.INPUT, Space.VARIABLE)]
-    program = loads_before_dependencies(kernel.program, unwritten, _room(kernel.program, device))
+    program = loads_before_dependencies(kernel.program, unwritten, room)
     program = rows_before_dependencies(program)
     return kernel if program is kernel.program else replace(kernel, program=program)
 
 
-def _room(program: Program, device: DeviceSpec) -> int:
+def _room(program: Program, grid: int, device: DeviceSpec) -> int:
     """Registers of a thread for what it loads before, so that all blocks of a launch are there at once: later ones
-    would find that dependencies have ended."""
-    if isinstance(program.grid, SymbolicDim):
+    would find that dependencies have ended.
+
+    Args:
+        grid: the launch's blocks, a program's own among them.
+    """
+    if isinstance(grid, SymbolicDim):
         return 0
-    blocks = max(math.ceil(program.grid / device.processors), 1)
+    blocks = max(math.ceil(grid / device.processors), 1)
     return min(LARGEST_REGISTERS, device.registers // (blocks * program.threads)) - OTHERS
