@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -18,7 +17,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import statements
-from tf_stitch.planning.stitch_plan import Pattern, make_pattern
+from tf_stitch.planning.stitch_plan import Pattern
 
 B, F32, K = p.B, DType.F32, OpKind
 
@@ -28,26 +27,27 @@ B, F32, K = p.B, DType.F32, OpKind
     (512, 30_000, 32, 512, 16), (40, 64, 8, 256, 16), (40, 100_000, 32, 256, 0)])
 def test_columns_of_few_blocks(length: int, columns: int, row_threads: int, threads: int, together: int) -> None:
     """Narrow tiles, many threads of a column and many rows under way together, as measured for matmuls of one row."""
-    schedule = propose_column(whole(B.sum(x(length, columns), [0])), replace(H200, early_starts=False), True)[0]
+    schedule = propose_column(whole(B.sum(x(length, columns), [0])), H200, True)[0]
     mapping = schedule.mapping
     assert (mapping.row_threads, mapping.threads, schedule.together) == (row_threads, threads, together)
 
 
-@pytest.mark.parametrize("computed", [False, True])
-def test_what_is_read_before_other_launches_end_has_fewer_threads(computed: bool) -> None:
-    """They have registers for twice as much; what a kernel before computes is not there before it ends."""
-    rows = B.dot(x(4096, 512), B.input("w:0", F32, (512, 512))) if computed else x(4096, 512)
-    total = B.sum(rows, [0])
-    pattern = make_pattern([total], {}, frozenset([total]), frozenset())
-    schedule = propose_column(pattern, H200, True)[0]
-    assert (schedule.mapping.threads, schedule.together) == ((512, 16) if computed else (256, 32))
+@pytest.mark.parametrize("times_a_vector", [False, True])
+def test_what_may_be_read_before_other_launches_end_has_fewer_threads(times_a_vector: bool) -> None:
+    """They have registers for twice as much: most matrices that a vector is multiplied with are weights."""
+    rows = x(4096, 512)
+    if times_a_vector:
+        rows = B.mul(rows, B.broadcast(B.reshape(x(4096), (4096, 1)), (4096, 512)))
+    schedule = propose_column(whole(B.sum(rows, [0])), H200, True)[0]
+    assert (schedule.mapping.threads, schedule.together) == ((256, 32) if times_a_vector else (512, 16))
 
 
 def test_rows_under_way_together_fit_registers() -> None:
     several = [B.input(f"x{i}", F32, (512, 512)) for i in range(3)]
-    pattern = whole(*(B.sum(one, [0]) for one in several))
-    together = [propose_column(pattern, replace(H200, early_starts=early), True)[0].together for early in (False, True)]
-    assert together == [4, 8]
+    for sums, together in (([B.sum(one, [0]) for one in several], 4),
+                           ([B.sum(B.mul(one, B.broadcast(B.reshape(x(512), (512, 1)), (512, 512))), [0])
+                             for one in several], 8)):
+        assert propose_column(whole(*sums), H200, True)[0].together == together
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 3), (513, 1000), (100_000, 3), (3, 100_000)])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import ARG_KINDS, keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
@@ -62,7 +62,7 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     outer = kept // max(inner, 1)
     together = 0  # as in any loop
     if device.simt:
-        early = device.early_starts and _reads_leaves(pattern, elements)
+        early = device.early_starts and _multiplies_a_vector(pattern, domain)
         mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), early, device)
         if few_blocks(mapping.grid, device):
             times = MORE_THREADS // mapping.threads if early else 1
@@ -74,10 +74,11 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
 
 
-def _reads_leaves(pattern: Pattern, elements: int) -> bool:
-    """Whether all that is as large as what is reduced comes from outside of the region, as weights do."""
-    large = [read for read in pattern.reads() if read.type.numel >= elements]
-    return bool(large) and all(read.kind in (OpKind.INPUT, OpKind.VARIABLE) for read in large)
+def _multiplies_a_vector(pattern: Pattern, domain: Domain) -> bool:
+    """Whether a matrix and a vector are read, one element of the vector for each row: most such matrices are weights.
+    Who computes what is read must not matter, for it is not known where kernels are made for other sizes."""
+    sizes = [read.type.numel for read in pattern.reads()]
+    return domain.cols in sizes and any(size >= domain.rows * domain.cols for size in sizes)
 
 
 def sums_of_columns(pattern: Pattern, in_blocks: bool) -> list[Node]:
@@ -131,7 +132,7 @@ def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, leng
 
 def _gpu(domain: Domain, inner: int, vector: int, early: bool, device: DeviceSpec) -> ThreadMapping:
     """Args:
-        early: what is reduced is read before other launches have ended.
+        early: much of what is reduced may be read before other launches have ended.
     """
     outer, length = domain.rows // max(inner, 1), domain.cols
 
