@@ -10,9 +10,12 @@ import pytest
 import tensorflow as tf
 
 from tests.end_to_end.test_gpu import run
+from tf_stitch.device.spec import FLOAT8_ARCHITECTURE
 from tf_stitch.runtime.device_query import compute_capability
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
+GPUS = tf.config.list_physical_devices("GPU")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU"), pytest.mark.skipif(
+    bool(GPUS) and int(compute_capability(0)) < FLOAT8_ARCHITECTURE, reason="no tensor cores for float8")]
 
 STEP = """
 import numpy as np, tensorflow as tf
@@ -43,8 +46,6 @@ for call in range(8):  # as a CUDA graph from the fourth
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_layer(tmp_path: Path, dtype: str) -> None:
-    if int(compute_capability(0)) < 89:
-        pytest.skip("no tensor cores for float8")
     report = run(STEP.replace("DTYPE", dtype), tmp_path, TF_STITCH_GUARD="0", TF_STITCH_SCOPE="region")
     assert not report["fallbacks"]
     assert json.dumps(report).count("gemm float8_e4m3fn") >= 3

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.native.conftest import Regions
+from tf_stitch.device.spec import FLOAT8_ARCHITECTURE
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.libraries.float8 import Float8Gemm
@@ -14,7 +15,9 @@ from tf_stitch.runtime.device_query import compute_capability
 from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
 from tf_stitch.runtime.executable_format import Space
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
+GPUS = tf.config.list_physical_devices("GPU")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU"), pytest.mark.skipif(
+    bool(GPUS) and int(compute_capability(0)) < FLOAT8_ARCHITECTURE, reason="no tensor cores for float8")]
 E4M3, E5M2 = DType.F8_E4M3FN, DType.F8_E5M2
 
 
@@ -22,8 +25,6 @@ E4M3, E5M2 = DType.F8_E4M3FN, DType.F8_E5M2
 @pytest.mark.parametrize(("a", "b"), [(E4M3, E4M3), (E4M3, E5M2), (E5M2, E4M3)])
 @pytest.mark.parametrize("sizes", [(16, 16, 16), (32, 48, 64), (4096, 768, 3072), (1008, 2032, 528), (768, 768, 8192)])
 def test_matmuls(regions: Regions, sizes: tuple[int, int, int], a: DType, b: DType, dtype: DType) -> None:
-    if int(compute_capability(0)) < 89:
-        pytest.skip("no tensor cores for float8")
     m, n, k = sizes
     random = np.random.default_rng(m + n + k)
     x, w = (random.standard_normal(shape).astype(of.numpy) for shape, of in (((m, k), a), ((n, k), b)))

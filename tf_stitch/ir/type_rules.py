@@ -386,13 +386,11 @@ def _require_attention(queries: TensorType, keys: TensorType, values: TensorType
     _require(queries.dtype is keys.dtype is values.dtype and queries.dtype.is_float, f"types of {queries} and {keys}")
     _require(queries.rank == keys.rank == 4, f"ranks of an attention: {queries} and {keys}")
     batch, heads, _, columns = queries.shape
+    own = keys.shape[1]
+    shares = shared and isinstance(heads, int) and isinstance(own, int) and own > 0 and divides(own, heads)
     fits = (batch, columns) == (keys.shape[0], keys.shape[3]) and keys.shape == values.shape \
-        and (heads == keys.shape[1] or (shared and _shares(heads, keys.shape[1])))
+        and (heads == own or shares)
     _require(fits, f"{queries}, {keys} and {values} do not fit attention")
-
-
-def _shares(heads: Dim, shared: Dim) -> bool:
-    return isinstance(heads, int) and isinstance(shared, int) and shared > 0 and divides(shared, heads)
 
 
 def _require_attention_grad(types: Types) -> None:

@@ -14,8 +14,8 @@ from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cache_lines import lines_of
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
-from tf_stitch.kernel_ir.vectorised_loops import vectorises
-from tf_stitch.kernel_ir.walk import bodies, statements
+from tf_stitch.kernel_ir.vectorised_loops import loaded_together, vectorises
+from tf_stitch.kernel_ir.walk import bodies
 from tf_stitch.kernel_ir.work import LINE_BYTES, SIMD_LANES, Access, Work
 
 _ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpKind.MAXIMUM,
@@ -167,9 +167,7 @@ class _Counter:
         inside = self._loading - before
         if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
             self._loading = before + inside * max(1.0, extent / stmt.together)
-            if stmt.together > k.TOGETHER:
-                widths = (s.width for s in statements(stmt.body) if isinstance(s, k.LoadVector))
-                self.work.together = max(self.work.together, stmt.together * max(widths, default=1))
+            self.work.together = max(self.work.together, loaded_together(stmt))
 
     def _still(self, condition: k.Expr) -> float:
         """Iterations of the innermost loops that a condition stays the same in: compilers ask it outside."""

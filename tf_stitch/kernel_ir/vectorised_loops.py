@@ -1,4 +1,4 @@
-"""Which loops of a kernel program compilers make vector code of."""
+"""Which loops of a kernel program compilers make vector code of, and what loops load by vectors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.walk import statements
 
 
 def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
@@ -18,3 +19,10 @@ def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
             if asked is None or over in asked.variables() or not vectorises((*stmt.body, *stmt.orelse), over):
                 return False
     return True
+
+
+def loaded_together(loop: k.For) -> int:
+    """Elements of a tensor that a GPU's thread has under way in a loop, if that says so (For.together); else 1."""
+    if loop.together <= k.TOGETHER:
+        return 1
+    return loop.together * max((s.width for s in statements(loop.body) if isinstance(s, k.LoadVector)), default=1)

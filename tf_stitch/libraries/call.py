@@ -32,6 +32,21 @@ class FusedNodes(Protocol):
         """Operands beside those of the root."""
 
 
+@dataclass(frozen=True)
+class OneNode:
+    """A root with nothing fused to it."""
+
+    result: Node
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.result,)
+
+    @property
+    def added(self) -> tuple[Node, ...]:
+        return ()
+
+
 class LibraryCall(ABC):
     """A call as data: sizes, layouts, what it computes. Its arguments are operands and, last, the results.
 

@@ -18,7 +18,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, in_memory
+from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, OneNode, in_memory
 from tf_stitch.runtime.words import MOST_INT32, Choice, Number, Numbers, Record
 
 TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
@@ -126,21 +126,6 @@ class Convolution(LibraryCall):
             f" {name} {'x'.join(map(str, values))}" for name, values, usual in along if {*values} != {usual})
 
 
-@dataclass(frozen=True)
-class OneConvolution:
-    """A convolution with nothing fused to it."""
-
-    result: Node
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        return (self.result,)
-
-    @property
-    def added(self) -> tuple[Node, ...]:
-        return ()
-
-
 class ConvolutionLibrary(Library):
     """Convolutions of images and their gradients."""
 
@@ -154,10 +139,10 @@ class ConvolutionLibrary(Library):
     def extensions(self, root: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedNodes]:
         return iter(())  # nothing that follows is computed by the call
 
-    def match(self, nodes: Sequence[Node]) -> OneConvolution | None:
-        return OneConvolution(nodes[0]) if len(nodes) == 1 else None
+    def match(self, nodes: Sequence[Node]) -> OneNode | None:
+        return OneNode(nodes[0]) if len(nodes) == 1 else None
 
-    def bind(self, fused: OneConvolution, stored: Collection[Node]) -> BoundCall:
+    def bind(self, fused: OneNode, stored: Collection[Node]) -> BoundCall:
         node = fused.result
         assert isinstance(node.attrs, ConvolutionAttrs)
         operands = [in_memory(operand, stored) for operand in node.operands]

@@ -15,7 +15,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, in_memory
+from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, OneNode, in_memory
 from tf_stitch.runtime.words import MOST_INT32, Number, Record
 
 TYPES = {DType.BF16: 14, DType.F16: 19, DType.F8_E5M2: 24, DType.F8_E4M3FN: 25}
@@ -76,21 +76,6 @@ class Float8Gemm(LibraryCall):
         return f"gemm {types} [{self.m},{self.k}]x[{self.n},{self.k}]"
 
 
-@dataclass(frozen=True)
-class OneFloat8Matmul:
-    """A matmul with nothing fused to it."""
-
-    result: Node
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        return (self.result,)
-
-    @property
-    def added(self) -> tuple[Node, ...]:
-        return ()
-
-
 class Float8Library(Library):
     """Matmuls of float8."""
 
@@ -104,10 +89,10 @@ class Float8Library(Library):
     def extensions(self, root: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedNodes]:
         return iter(())  # nothing that follows is computed by the call
 
-    def match(self, nodes: Sequence[Node]) -> OneFloat8Matmul | None:
-        return OneFloat8Matmul(nodes[0]) if len(nodes) == 1 else None
+    def match(self, nodes: Sequence[Node]) -> OneNode | None:
+        return OneNode(nodes[0]) if len(nodes) == 1 else None
 
-    def bind(self, fused: OneFloat8Matmul, stored: Collection[Node]) -> BoundCall:
+    def bind(self, fused: OneNode, stored: Collection[Node]) -> BoundCall:
         node = fused.result
         a, b = node.operands[:2]
         m, n = node.type.dims

@@ -10,7 +10,8 @@ FEW_BLOCKS, MOST_STEPS = 2, 16
 """Of a processor; of one that has so few, a thread loads in up to so many iterations together."""
 MOST_TOGETHER, LEAST_STEPS = 64, 4
 """Elements that a thread loads together at most, and iterations at least. With these numbers [1,2048] x [2048,512] took
-3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
+3.0 us on an H200 in blocks of 512 threads, 10.1 with 256, tiles of 32 columns and 4 rows together
+(benchmarks/skinny_matmuls.md)."""
 
 
 def few_blocks(grid: int, device: DeviceSpec) -> bool:

@@ -102,8 +102,8 @@ class LtGemm final : public DeviceCall {
   LtGemm(const LtLibrary& lt, LtHandle handle, const GemmSpec& spec, OperandTypes types, unsigned cold,
          unsigned unaligned, std::size_t workspace, bool tf32, bool deterministic)
       : lt_(lt), handle_(handle), spec_(spec), types_(types), cold_(cold), unaligned_(unaligned),
-        workspace_(workspace), tf32_(tf32), settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
-        b_(nullptr, lt.LayoutDestroy), out_(nullptr, lt.LayoutDestroy), addend_(nullptr, lt.LayoutDestroy) {}
+        workspace_(workspace), tf32_(tf32), settled_(deterministic), desc_(nullptr, lt.DescDestroy),
+        a_(nullptr, lt.LayoutDestroy), b_(nullptr, lt.LayoutDestroy), out_(nullptr, lt.LayoutDestroy), addend_(nullptr, lt.LayoutDestroy) {}
 
   // A row-major matmul is the column-major matmul of the exchanged operands.
   std::string Prepare() {
