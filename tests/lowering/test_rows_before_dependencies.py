@@ -23,6 +23,7 @@ from tf_stitch.kernel_ir.walk import statements
 from tf_stitch.lowering.rows_before_dependencies import LINE_BYTES, rows_before_dependencies
 
 B = p.B
+ROOM = 1 << 20
 
 
 def decoding(dtype: DType = DType.F32, batch: int = 2, queries: int = 1, keys: int = 20, heads: int = 3, size: int = 48
@@ -88,9 +89,32 @@ def test_others_stay_as_they_are() -> None:
     """Many queries, whose keys go through shared memory; devices without early starts; what awaits by itself."""
     many, = programs(decoding(queries=64, keys=64))
     assert not awaits_itself(many)
-    assert rows_before_dependencies(many) is many
+    assert rows_before_dependencies(many, ROOM) is many
     older = replace(gpu_spec(H200.profile, "80"), grid_barrier=False)
     found = [s for program in programs(decoding(), older) for s in statements(program.body)]
     assert not any(isinstance(s, k.Prefetch) for s in found)
     once, = programs(decoding())
-    assert rows_before_dependencies(once) is once
+    assert rows_before_dependencies(once, ROOM) is once
+
+
+def without_hints(keys: int = 20) -> k.Program:
+    """Of 2 x 3 heads of 48 columns, float32."""
+    program, = programs(decoding())
+    kept = [s for s in program.body if not isinstance(s, k.AwaitDependencies)
+            and not (isinstance(s, k.For) and isinstance(s.body[-1], k.Prefetch))]
+    body = (replace(s, shape=replace(s.shape, keys=keys)) if isinstance(s, k.Attention) else s for s in kept)
+    return replace(program, body=tuple(body))
+
+
+def test_no_more_is_asked_for_than_the_cache_holds() -> None:
+    """A long cache of many texts would leave it before it is read, and come twice."""
+    program, = programs(decoding())
+    nbytes = 2 * 3 * 20 * (48 + 48) * 4
+    assert rows_before_dependencies(without_hints(), nbytes) == program
+    bare = without_hints()
+    assert rows_before_dependencies(bare, nbytes - 1) is bare
+
+
+def test_many_hints_of_a_thread_are_a_loop() -> None:
+    after = rows_before_dependencies(without_hints(8192), 1 << 30)
+    assert [s.loop for s in after.body if isinstance(s, k.For)] == [k.Loop.SERIAL] * 2

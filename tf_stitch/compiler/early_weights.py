@@ -17,6 +17,8 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 from tf_stitch.runtime.executable import BufferRef
 from tf_stitch.runtime.executable_format import Space
 
+CACHE_PART = 0.5
+"""Of the L2 cache, which keys and values may take before they are read. Assumed: weights go through it meanwhile."""
 OTHERS = 56
 """Registers that a thread is left for all else besides what it loads before: compilers took 24 to 61."""
 
@@ -37,7 +39,8 @@ def with_early_weights(buffers: BufferPlan, groups: Sequence[Sequence[int]], dev
         kernels = {i: work for i in group if isinstance(work := buffers.kernels[i], LoweredKernel)}
         blocks = sum((kernel.program.grid for kernel in kernels.values()), 0)
         for i, kernel in kernels.items():
-            early[i] = _with_early_loads(kernel, buffers, written, _room(kernel.program, blocks, device))
+            room = _room(kernel.program, blocks, device)
+            early[i] = _with_early_loads(kernel, buffers, written, room, device.profile.cache_bytes * CACHE_PART)
     return early
 
 
@@ -47,14 +50,14 @@ def _written(buffers: BufferPlan) -> set[BufferRef]:
             if mode is not Mode.READ} | {copy.target for copy in buffers.copies}
 
 
-def _with_early_loads(kernel: LoweredKernel, buffers: BufferPlan, written: set[BufferRef], room: int
-                      ) -> LoweredKernel:
+def _with_early_loads(kernel: LoweredKernel, buffers: BufferPlan, written: set[BufferRef], room: int,
+                      cache: float) -> LoweredKernel:
     places = [buffers.argument(node, mode) for node, mode in kernel.arguments]
     unwritten = [parameter.name for parameter, place in zip(kernel.program.parameters, places, strict=True)
                  if parameter.mode is Mode.READ and not parameter.shared and place not in written
                  and place.space in (Space.INPUT, Space.VARIABLE)]
     program = loads_before_dependencies(kernel.program, unwritten, room)
-    program = rows_before_dependencies(program)
+    program = rows_before_dependencies(program, cache)
     return kernel if program is kernel.program else replace(kernel, program=program)
 
 

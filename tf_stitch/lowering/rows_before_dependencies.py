@@ -18,14 +18,23 @@ from tf_stitch.kernel_ir.index import Var, var
 
 LINE_BYTES = 128
 """What the L2 cache fetches for one hint."""
+MOST_UNROLLED = 8
+"""Hints of a thread for one operand that stand beside each other."""
 
 
-def rows_before_dependencies(program: k.Program) -> k.Program:
+def rows_before_dependencies(program: k.Program, room: float) -> k.Program:
     """The program of an attention whose blocks have one query each with hints for their keys and values before it
-    awaits dependencies; others as they are."""
+    awaits dependencies; others as they are.
+
+    Args:
+        room: bytes of the L2 cache for them. More would leave it again before it is read, and be fetched twice.
+    """
     found = [stmt for stmt in program.body if isinstance(stmt, k.Attention)]
     if len(found) != 1 or not isinstance(found[0].tiling, SingleQueryTiling) or awaits_itself(program) or (
             program.alone or isinstance(program.grid, SymbolicDim)):
+        return program
+    shape, size = found[0].shape, {b.name: b.dtype.size for b in program.buffers}
+    if shape.outer * shape.heads * shape.keys * (shape.depth + shape.width) * size[found[0].k] > room:
         return program
     hints = _hints(found[0], program)
     return replace(program, body=(*hints, k.AwaitDependencies(), *program.body))
@@ -44,5 +53,6 @@ def _hints(stmt: k.Attention, program: k.Program) -> Iterator[k.For]:
         place = var(line)
         first = (matrix // shape.heads * rows.outer + matrix % shape.heads * rows.head + rows.offset
                  + place // lines * rows.row + place % lines * each)
+        loop = k.Loop.UNROLL if item.extent <= MOST_UNROLLED else k.Loop.SERIAL
         yield k.For(item, (k.LetIndex(line, var(item) * program.threads + thread, line.extent - 1),
-                           k.Prefetch(name, first, 1)), k.Loop.UNROLL)
+                           k.Prefetch(name, first, 1)), loop)
