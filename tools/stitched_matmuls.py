@@ -26,7 +26,8 @@ from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import StitchError
-from tf_stitch.families.matmul import MATMUL, TILES
+from tf_stitch.families.matmul import MATMUL
+from tf_stitch.families.matmul_tiles import TILES
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.graph import key_of
 from tf_stitch.planning.cost_model import predict_us

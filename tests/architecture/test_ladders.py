@@ -69,7 +69,8 @@ def test_every_statement_has_its_rules(kind: type) -> None:
 GPU_ALONE = {k.AllReduce, k.ArgAllReduce, k.Barrier, k.GridBarrier, k.GroupBarrier, k.Send, k.ClusterStarted,
              k.ClusterBarrier, k.AsyncCopy, k.AwaitAsyncCopies, k.AwaitDependencies, k.LoadVector,
              k.StoreVector, k.LoadFence, k.Attention,
-             k.AttentionQueryGradient, k.AttentionKeyGradient, k.Matmul, k.GridLoop, k.ThreadRange}
+             k.AttentionQueryGradient, k.AttentionKeyGradient, k.Matmul, k.MatmulPrefetch, k.GridLoop,
+             k.ThreadRange}
 
 
 @pytest.mark.parametrize("kind", sorted(GPU_ALONE, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)

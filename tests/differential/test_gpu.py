@@ -21,7 +21,7 @@ from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
 from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import H200
-from tf_stitch.families.matmul import TILES
+from tf_stitch.families.matmul_tiles import TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind

@@ -12,10 +12,12 @@ from tests.differential.runner import Array, Values, build_cubin, random_values,
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
 from tests.support.tiers import each_commit
-from tf_stitch.families.matmul import MATMUL, TILES
+from tf_stitch.families.matmul import MATMUL
+from tf_stitch.families.matmul_tiles import TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.schedule.kernel_schedule import Origin
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 6e-3, F16: 6e-3, BF16: 3e-2}
@@ -122,6 +124,35 @@ def test_every_tile(tile: tuple[int, int], dtype: DType) -> None:
     assert [kernel.schedule.mapping.grid for kernel in built.kernels] == [4]
     values, wanted = wanted_of(graph)
     check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+
+
+SHARED = {F32: [(520, 32, 4), (1096, 16, 2), (1096, 64, 4)], BF16: [(528, 16, 2), (2056, 16, 4), (2056, 64, 2)]}
+"""Terms, columns of a tile, and blocks that share it."""
+
+
+@pytest.mark.parametrize("number", each_commit([0], range(3)))
+@pytest.mark.parametrize("dtype", SHARED)
+@pytest.mark.parametrize("down", [False, True])
+def test_terms_shared_by_a_cluster(dtype: DType, number: int, down: bool) -> None:
+    """Each block has terms of its own, the last ones fewer, sends its sums, and finishes a part of the tile."""
+    k, columns, sharers = SHARED[dtype][number]
+    b = x("b", dtype, columns + 8, k) if down else x("b", dtype, k, columns + 8)
+    product = B.dot(x("a", dtype, 19, k), b, False, down)
+    graph = region("shared", [silu(B.add(product, row(x("bias", dtype, columns + 8), product)))])
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_16,GRID-CLUSTER_{sharers}-CTA_{columns}];")
+    assert [kernel.program.grid for kernel in built.kernels] == [4 * sharers]
+    assert [kernel.program.cluster for kernel in built.kernels] == [sharers]
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+    check(graph, run_kernel_ir(graph, built, values), wanted)
+    build_cubin(built)
+
+
+def test_a_tile_has_no_more_sharers_than_stages() -> None:
+    """Such a template is refused, and the kernel is as without."""
+    short = region("short", scaled_gelu(F32, 24, 136, 64))
+    kernel, = compiled_stitched(short, template="*[GRID-CTA_16,GRID-CLUSTER_4-CTA_32];").kernels
+    assert (kernel.program.cluster, kernel.schedule.origin) == (1, Origin.RULE)
 
 
 def test_many_rows_of_tiles() -> None:

@@ -67,6 +67,10 @@ MATMUL = k.Matmul(MatmulShape(DType.BF16, 1, 8, 8, 16, MatmulOperand(True, 8, Pl
                   MatmulTiling(32, 64, 16, 1, 1, 4, 32), "x", "", "tiles", "v", PLACE, (),
                   (Var("p", 1), Var("q", 8), Var("r", 2)), (k.SetElement("v", constant(0), ONE),), "c", PLACE,
                   (k.SetElement("c", constant(0), ONE),))
+BY_A_CLUSTER = k.Matmul(MatmulShape(DType.BF16, 1, 8, 8, 16, MatmulOperand(True, 8, Place(0, 0, 16)),
+                                    MatmulOperand(True, 8, Place(0, 0, 16)), 4),
+                        MatmulTiling(16, 64, 16, 1, 1, 4, 32, parts=8, sharers=2), "x", "y", "tiles", "v",
+                        PLACE, (), PLACE, (), "c", PLACE, (k.SetElement("c", constant(0), ONE),), ahead=True)
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Let("a", k.Load("x", var(I) + 1, F32)), ["let a: float32 = x[i + 1]"]),
     (k.LetIndex(Var("row", 8), k.Load("x", var(I), DType.I32), 7), ["let row: index = clamp(x[i], 0, 7)"]),
@@ -118,6 +122,9 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (MATMUL, ["matmul 1x8x16x8 bfloat16 by 1x1 warps, tiles 32x64, 4 stages of 16 words:", "  a = x by rows",
               "  b = v by columns, 8 at p, q, r:", "    v[0] = 1:float32", "  c, 4 at a, b, c:",
               "    c[0] = 1:float32"]),
+    (BY_A_CLUSTER, ["matmul 1x8x16x8 bfloat16 by 2 blocks of 8 times 1x1 warps, tiles 16x64, 4 stages of 16 words:",
+                    "  a = x by rows", "  b = y by columns, prefetched", "  c, 4 at a, b, c:", "    c[0] = 1:float32"]),
+    (k.MatmulPrefetch(BY_A_CLUSTER.shape, BY_A_CLUSTER.tiling, "y", "tiles"), ["prefetch stages of y"]),
     (k.ThreadRange(64, 32, 3, (k.Barrier(k.BlockBarrier(2, 32)),)),
      ["threads 64..95 of blocks 0..2:", "  barrier at 2 of 32"]),
     (k.GridBarrier(), ["grid barrier"]),

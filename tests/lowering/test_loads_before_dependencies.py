@@ -116,6 +116,23 @@ def test_vectors_of_halves_stay_packed(dtype: DType, registers: int, golden: Cal
         golden("loads_before_dependencies_packed", format_program(after))
 
 
+def test_unrolled_loops_take_what_loops_over_terms_leave() -> None:
+    """As of a norm, whose threads have a few accesses of a row each."""
+    item = Var("item", 2)
+    index = var(item) * 32 + THREAD
+    scaled = k.For(item, (k.Let("g", k.Load("bias", index, F32)), k.Store("y", index, k.Local("g", F32))),
+                   k.Loop.UNROLL)
+    assert read_before(moved([scaled], 4)) == frozenset(), "less than a vector"
+    wide = k.For(item, (k.Array("g", F32, 2), k.LoadVector("g", constant(0), "bias", index * 2 % 64, 2),
+                        k.StoreVector("y", index * 2 % 64, "g", 2)), k.Loop.UNROLL)
+    after = moved([wide], 4)
+    assert read_before(after) == {"bias"}
+    assert not any(a.buffer == "bias" for a in accesses(after.body[after.body.index(AWAIT):]))
+    both = moved([wide, *matvec()], 4 * ROWS + 4)
+    kept = {a.name: a.size for a in arrays(both.body[:both.body.index(AWAIT)])}
+    assert kept == {"b": 4, "row_ahead": 4 * ROWS}
+
+
 def test_programs_that_share_launches_by_loops_stay() -> None:
     looped = program(k.GridLoop(1, matvec()))
     assert loads_before_dependencies(looped, ["w", "bias"], 96) is looped

@@ -55,7 +55,8 @@ def _launches(works: Sequence[Work]) -> int:
     for level, members in enumerate(nx.topological_generations(waits)):
         for i in members:
             work = works[i]
-            alone = isinstance(work, BoundCall) or work.program.alone or bool(work.shared_bytes)
+            alone = isinstance(work, BoundCall) or work.program.alone or work.program.cluster > 1 or bool(
+                work.shared_bytes)
             launches.add((level, 0 if isinstance(work, BoundCall) else work.program.threads, i if alone else -1))
     return len(launches)
 
@@ -120,7 +121,7 @@ def _can_be_group(kernel: LoweredKernel) -> bool:
         return False
     domain, pattern = schedule.domain, schedule.pattern
     known = {*pattern.reads(), *pattern.outputs}  # not so where a small matmul was inlined
-    return (kernel.program.grid > 0 and not kernel.program.alone
+    return (kernel.program.grid > 0 and not kernel.program.alone and kernel.program.cluster == 1
             and not any(isinstance(n, SymbolicDim) for b in kernel.program.buffers
                         for n in (b.size, domain.rows, domain.cols))
             and all(node in known for node, _ in kernel.arguments))

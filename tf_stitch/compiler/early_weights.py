@@ -12,6 +12,7 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import LARGEST_REGISTERS
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.loads_before_dependencies import loads_before_dependencies
+from tf_stitch.lowering.matmul_prefetch import prefetch_before_dependencies
 from tf_stitch.lowering.rows_before_dependencies import rows_before_dependencies
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 from tf_stitch.runtime.executable import BufferRef
@@ -56,7 +57,8 @@ def _with_early_loads(kernel: LoweredKernel, buffers: BufferPlan, written: set[B
     unwritten = [parameter.name for parameter, place in zip(kernel.program.parameters, places, strict=True)
                  if parameter.mode is Mode.READ and not parameter.shared and place not in written
                  and place.space in (Space.INPUT, Space.VARIABLE)]
-    program = loads_before_dependencies(kernel.program, unwritten, room)
+    program = prefetch_before_dependencies(kernel.program, unwritten)
+    program = loads_before_dependencies(program, unwritten, room)
     program = rows_before_dependencies(program, cache)
     return kernel if program is kernel.program else replace(kernel, program=program)
 

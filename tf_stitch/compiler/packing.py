@@ -11,7 +11,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.buffer_plan import Work
 
 PACKED_SHARED_BYTES = 40 * 1024
-"""Of a block of a pack: each has the memory of the member that needs most."""
+"""Of a block, from which on its pack has blocks of equal memory alone: each has that of the member with most."""
 LARGE = 1 << 20
 """Elements of a kernel that fills the device by itself. In a pack each of its blocks looks for its kernel among all: on
 an H200 99 kernels, 61 of them of 2 million elements and more, took 1.8 ms in one launch; a copy of what they move takes
@@ -23,18 +23,19 @@ MAX_PACKED_POINTERS = 480
 
 def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and none much shared memory, while their parameters fit; where sizes change, if the same ones decide which
-    kernels they are. Library calls and large kernels stand alone. Groups in the order they run."""
+    threads, clusters of equal size, and little shared memory or the same, while their parameters fit; where sizes
+    change, if the same ones decide which kernels they are. Library calls and large kernels stand alone. Groups in the
+    order they run."""
     most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
-    groups: dict[tuple[int, int, int, tuple[str, ...]], list[list[int]]] = {}
+    groups: dict[tuple[int, tuple[int, ...], int, tuple[str, ...]], list[list[int]]] = {}
     for i, work in enumerate(works):
         if isinstance(work, BoundCall):
-            groups[rounds[i], 0, i, ()] = [[i]]
+            groups[rounds[i], (), i, ()] = [[i]]
             continue
         if not work.program.grid:  # no elements: no work
             continue
         alone = i if stands_alone(work) else -1
-        packs = groups.setdefault((rounds[i], work.program.threads, alone, decided_by(work)), [[]])
+        packs = groups.setdefault((rounds[i], _block(work), alone, decided_by(work)), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
         if packs[-1] and sum(len(one.arguments) for one in together) > most:
             packs.append([])
@@ -43,9 +44,15 @@ def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> l
     return [pack for _, packs in ordered for pack in packs]
 
 
+def _block(kernel: LoweredKernel) -> tuple[int, ...]:
+    """What blocks of a pack have in common: threads, blocks of a cluster, and bytes of shared memory if many."""
+    program, shared = kernel.program, kernel.shared_bytes
+    return program.threads, program.cluster, shared if shared > PACKED_SHARED_BYTES else 0
+
+
 def stands_alone(kernel: LoweredKernel) -> bool:
     """Whether a kernel shares its launch with no other."""
-    if kernel.shared_bytes > PACKED_SHARED_BYTES or kernel.program.alone:
+    if kernel.program.alone:
         return True
     domain = kernel.schedule.domain
     return typical(domain.rows * domain.cols) >= LARGE

@@ -16,10 +16,11 @@ from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, chan
 from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 
 MOST_TERMS = 4096
-"""Of such a matmul: a block reads all terms of its columns, for which a processor alone takes 7 us, whatever the model
-says of the whole device."""
-SURELY = 0.8
-"""Of a library's measured time, what a kernel of ours may be predicted to take: predictions of it were not measured."""
+"""Of such a matmul: the blocks of a cluster read all terms of their columns, whatever the model says of the whole
+device."""
+SURELY = 0.97
+"""Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
+was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102."""
 
 
 def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:

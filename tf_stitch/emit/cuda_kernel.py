@@ -304,7 +304,7 @@ class CudaKernel(CFamily):
     def _matmul(self, stmt: k.Matmul) -> Lines:
         shape = stmt.shape
         yield "{"
-        constants = matmul_constants("Constants", shape, stmt.tiling, self._barrier_type(stmt.barrier))
+        constants = matmul_constants("Constants", shape, stmt.tiling, self._barrier_type(stmt.barrier), stmt.ahead)
         yield from (f"  {line}" for line in constants)
         arguments = []
         for buffer, operand in ((stmt.a, shape.a), (stmt.b, shape.b)):
@@ -317,6 +317,16 @@ class CudaKernel(CFamily):
         loads = [name if operand.place is None else "0" for name, operand in (("load_a", shape.a), ("load_b", shape.b))]
         given = ["thread", "(int)block", *arguments, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
         yield f"  {MATMUL}<Constants>::run({', '.join(given)});"
+        yield "}"
+
+    @rules(k.MatmulPrefetch)
+    def _matmul_prefetch(self, stmt: k.MatmulPrefetch) -> Lines:
+        assert stmt.shape.b.place is not None
+        yield "{"
+        constants = matmul_constants("Constants", stmt.shape, stmt.tiling, self._barrier_type(k.WHOLE_BLOCK), True)
+        yield from (f"  {line}" for line in constants)
+        b = f"{stmt.b}{'_' * self._early} + {stmt.shape.b.place.offset}"
+        yield f"  {MATMUL}<Constants>::prefetch(thread, (int)block, {b}, (uint32_t*){stmt.tiles});"
         yield "}"
 
     def _element_function(self, name: str, array: str, size: int, place: Sequence[Var], body: Sequence[k.Stmt]

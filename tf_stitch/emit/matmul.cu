@@ -6,13 +6,14 @@
 //
 // Where there are PARTS, so many such groups of warps have the same tile, and stages of their own: each takes every
 // PARTS-th stage of the terms, and what they have is added up, in order, as a result is finished. A part of one warp
-// waits for no other before that.
+// waits for no other before that. Where there are SHARERS, so many blocks of a cluster have the same tile, and share the
+// stages likewise; each sends what it has of a result to the block that finishes it.
 //
 // Fragments of mma.sync: see attention.cu. A tile of an operand has LINES: along terms (one row of a, one column of b), or
 // of one term. Half types are read by ldmatrix, transposed where lines are of one term; float32 by words.
 //
 // C (emit/matmul.py writes it): Element, Barrier; MATRICES, M, N, K; ROWS, COLUMNS, WORDS, ROW_WARPS, COLUMN_WARPS, PARTS,
-// STAGES;
+// SHARERS, STAGES; AHEAD, whether prefetch was called before;
 // VECTOR: columns that are finished at a time; A and B: EXTENT of the tile beside terms, WHOLE of the matrix, ALONG_TERMS,
 // VECTOR, LINE (words in shared memory), PLAIN, MATRIX_STEP, LINE_STEP (elements in memory).
 
@@ -23,7 +24,8 @@ template <class C> struct tfs_matmul {
   using B = typename C::B;
   static constexpr int PER_WORD = E::PER_WORD, TERMS = C::WORDS * PER_WORD;  // of a stage
   static constexpr int THREADS = 32 * C::ROW_WARPS * C::COLUMN_WARPS;  // of a part
-  static constexpr int STEPS = (C::K + C::PARTS * TERMS - 1) / (C::PARTS * TERMS);
+  static constexpr int TURN = C::SHARERS * C::PARTS * TERMS;  // that all go through in a step
+  static constexpr int STEPS = (C::K + TURN - 1) / TURN;
   static constexpr int WARP_ROWS = C::ROWS / C::ROW_WARPS, WARP_COLUMNS = C::COLUMNS / C::COLUMN_WARPS;
   static constexpr int DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;  // instructions of a warp
   static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, TILES_ACROSS = (C::N + C::COLUMNS - 1) / C::COLUMNS;
@@ -52,7 +54,7 @@ template <class C> struct tfs_matmul {
     static __device__ __forceinline__ bool place(int i, int first, int term, int& line, int& chunk) {
       line = i / CHUNKS + (O::ALONG_TERMS ? first : term);
       chunk = i % CHUNKS + (O::ALONG_TERMS ? term : first) / O::VECTOR;
-      constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % (C::PARTS * TERMS) == 0;
+      constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % TURN == 0;
       return WHOLE_TILES || (line < (O::ALONG_TERMS ? O::WHOLE : C::K)
                              && chunk < (O::ALONG_TERMS ? C::K : O::WHOLE) / O::VECTOR);
     }
@@ -98,7 +100,34 @@ template <class C> struct tfs_matmul {
       }
     }
   };
-  static constexpr int STAGE = Tile<A>::WORDS + Tile<B>::WORDS;
+  static constexpr int STAGE = Tile<A>::WORDS + Tile<B>::WORDS, SLOTS = STEPS < C::STAGES ? STEPS : C::STAGES;
+
+  // Words of a part in shared memory.
+  static constexpr int RESULTS = C::ROWS * RESULT_LINE, PART = SLOTS * STAGE > RESULTS ? SLOTS * STAGE : RESULTS;
+
+  // Sums of vectors that lie `apart` floats from each other, in order.
+  template <int Count> static __device__ __forceinline__ tfs_vector<float, C::VECTOR> sum(const float* from, int apart) {
+    constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;  // floats of the widest access
+    tfs_vector<float, C::VECTOR> values;
+#pragma unroll
+    for (int v = 0; v < C::VECTOR; v += W) {
+      auto& sum = *reinterpret_cast<tfs_vector<float, W>*>(values.v + v);
+      sum = *reinterpret_cast<const tfs_vector<float, W>*>(from + v);
+#pragma unroll
+      for (int other = 1; other < Count; ++other) {
+        const auto more = *reinterpret_cast<const tfs_vector<float, W>*>(from + other * apart + v);
+#pragma unroll
+        for (int w = 0; w < W; ++w) sum.v[w] += more.v[w];
+      }
+    }
+    return values;
+  }
+  static __device__ __forceinline__ void put(float* to, const tfs_vector<float, C::VECTOR>& values) {
+    constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;
+#pragma unroll
+    for (int v = 0; v < C::VECTOR; v += W)
+      *reinterpret_cast<tfs_vector<float, W>*>(to + v) = *reinterpret_cast<const tfs_vector<float, W>*>(values.v + v);
+  }
 
   // The four words of 16 rows of a at `row`, and of `word` and on of their terms.
   static __device__ __forceinline__ void read_a(uint32_t (&a)[4], const uint32_t* tile, int row, int word, int lane) {
@@ -132,44 +161,71 @@ template <class C> struct tfs_matmul {
     }
   }
 
-  // memory: of each part STAGES stages of a tile of a and of b, later its results. load_a(values, matrix, line, chunk)
-  // computes a vector of an operand that is not PLAIN; finish(results, matrix, row, chunk) takes VECTOR results of a row.
+  // Which tile is a block's, and which of its stages a thread's.
+  struct Own {
+    int part, thread, sharer, matrix, row, column;
+    uint32_t* stages;
+    __device__ __forceinline__ Own(int all_threads, int block, uint32_t* memory) {
+      part = all_threads / THREADS, thread = all_threads % THREADS;
+      stages = memory + part * SLOTS * STAGE;
+      sharer = block % C::SHARERS, block /= C::SHARERS;
+      matrix = block / (TILES_DOWN * TILES_ACROSS);
+      const int tile = block % (TILES_DOWN * TILES_ACROSS), top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
+      const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
+      row = (top + tile % (TOGETHER * TILES_ACROSS) % height) * C::ROWS;
+      column = tile % (TOGETHER * TILES_ACROSS) / height * C::COLUMNS;
+    }
+    __device__ __forceinline__ uint32_t* stage(int step) const { return stages + step % C::STAGES * STAGE; }
+    __device__ __forceinline__ int term(int step) const {
+      return ((step * C::SHARERS + sharer) * C::PARTS + part) * TERMS;
+    }
+  };
+
+  // Begins to copy b's first stages. They belong to the first group that run waits for.
+  static __device__ __forceinline__ void prefetch(int all_threads, int block, const T* b, uint32_t* memory) {
+    const Own own(all_threads, block, memory);
+    b += (long long)own.matrix * B::MATRIX_STEP;
+#pragma unroll 1
+    for (int step = 0; step < C::STAGES - 1 && step < STEPS; ++step)
+      Tile<B>::copy(own.stage(step) + Tile<A>::WORDS, own.thread, b, own.column, own.term(step));
+  }
+
+  // memory: of each part SLOTS stages of a tile of a and of b, later its results; behind those of all parts what the
+  // blocks of a cluster send. load_a(values, matrix, line, chunk) computes a vector of an operand that is not PLAIN;
+  // finish(results, matrix, row, chunk) takes VECTOR results of a row.
   template <class LoadA, class LoadB, class Finish>
   static __device__ __forceinline__ void run(int all_threads, int block, const T* a, const T* b, uint32_t* memory,
                                              const LoadA& load_a, const LoadB& load_b, const Finish& finish) {
-    const int part = all_threads / THREADS, thread = all_threads % THREADS, lane = thread % 32, warp = thread / 32;
-    uint32_t* shared = memory + part * C::STAGES * STAGE;
-    const int matrix = block / (TILES_DOWN * TILES_ACROSS), tile = block % (TILES_DOWN * TILES_ACROSS);
-    const int top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
-    const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
-    const int row = (top + tile % (TOGETHER * TILES_ACROSS) % height) * C::ROWS;
-    const int column = tile % (TOGETHER * TILES_ACROSS) / height * C::COLUMNS;
+    const Own own(all_threads, block, memory);
+    const int thread = own.thread, lane = thread % 32, warp = thread / 32, row = own.row, column = own.column;
+    const int matrix = own.matrix;
     if constexpr (A::PLAIN) a += (long long)matrix * A::MATRIX_STEP;
     if constexpr (B::PLAIN) b += (long long)matrix * B::MATRIX_STEP;
     Tile<A> tile_a;
     Tile<B> tile_b;
-    const auto begin = [&](int step) {
-      uint32_t* stage = shared + step % C::STAGES * STAGE;
-      const int term = (step * C::PARTS + part) * TERMS;
+    const auto begin = [&](int step, bool has_b) {
+      uint32_t* stage = own.stage(step);
+      const int term = own.term(step);
       if constexpr (A::PLAIN) Tile<A>::copy(stage, thread, a, row, term);
       else tile_a.compute(thread, matrix, row, term, load_a);
+      if (has_b) return;
       if constexpr (B::PLAIN) Tile<B>::copy(stage + Tile<A>::WORDS, thread, b, column, term);
       else tile_b.compute(thread, matrix, column, term, load_b);
     };
     const auto end = [&](int step) {
-      uint32_t* stage = shared + step % C::STAGES * STAGE;
+      uint32_t* stage = own.stage(step);
       if constexpr (!A::PLAIN) tile_a.write(stage, thread);
       if constexpr (!B::PLAIN) tile_b.write(stage + Tile<A>::WORDS, thread);
     };
 #pragma unroll 1
     for (int step = 0; step < C::STAGES - 1; ++step) {
       if (step < STEPS) {
-        begin(step);
+        begin(step, C::AHEAD);
         end(step);
       }
       tfs_copy_commit();
     }
-    const int own_row = warp % C::ROW_WARPS * WARP_ROWS, own_column = warp / C::ROW_WARPS * WARP_COLUMNS;
+    const int warp_row = warp % C::ROW_WARPS * WARP_ROWS, warp_column = warp / C::ROW_WARPS * WARP_COLUMNS;
     float c[DOWN][ACROSS][4];
 #pragma unroll
     for (int i = 0; i < DOWN; ++i)
@@ -182,17 +238,17 @@ template <class C> struct tfs_matmul {
       tfs_copy_wait<C::STAGES - 2>();
       wait_for_part();  // this stage is there, and nobody reads the one before any more, which the next copies go to
       const int next = step + C::STAGES - 1;
-      if (next < STEPS) begin(next);
+      if (next < STEPS) begin(next, false);
       tfs_copy_commit();
-      const uint32_t* stage_a = shared + step % C::STAGES * STAGE;
+      const uint32_t* stage_a = own.stage(step);
       const uint32_t* stage_b = stage_a + Tile<A>::WORDS;
 #pragma unroll
       for (int word = 0; word < C::WORDS; word += 8) {
         uint32_t left[DOWN][4], right[ACROSS / 2][4];
 #pragma unroll
-        for (int i = 0; i < DOWN; ++i) read_a(left[i], stage_a, own_row + 16 * i, word, lane);
+        for (int i = 0; i < DOWN; ++i) read_a(left[i], stage_a, warp_row + 16 * i, word, lane);
 #pragma unroll
-        for (int j = 0; j < ACROSS / 2; ++j) read_b(right[j], stage_b, own_column + 16 * j, word, lane);
+        for (int j = 0; j < ACROSS / 2; ++j) read_b(right[j], stage_b, warp_column + 16 * j, word, lane);
 #pragma unroll
         for (int i = 0; i < DOWN; ++i)
 #pragma unroll
@@ -209,33 +265,39 @@ template <class C> struct tfs_matmul {
       for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int own = part * C::ROWS + own_row + 16 * i + 8 * half + lane / 4;
-          float* to = results + own * RESULT_LINE + own_column + 8 * j + lane % 4 * 2;
+          const int line = own.part * C::ROWS + warp_row + 16 * i + 8 * half + lane / 4;
+          float* to = results + line * RESULT_LINE + warp_column + 8 * j + lane % 4 * 2;
           *reinterpret_cast<tfs_vector<float, 2>*>(to) = {{c[i][j][2 * half], c[i][j][2 * half + 1]}};
         }
     C::Barrier::wait();
     constexpr int CHUNKS = C::COLUMNS / C::VECTOR, ALL = C::ROWS * CHUNKS, BLOCK = C::PARTS * THREADS;
-    constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;  // floats of the widest access
+    using Vector = tfs_vector<float, C::VECTOR>;
+    const auto of_parts = [&](int i) {
+      const float* from = results + i / CHUNKS * RESULT_LINE + i % CHUNKS * C::VECTOR;
+      return sum<C::PARTS>(from, C::ROWS * RESULT_LINE);
+    };
+    const auto finish_one = [&](int i, Vector values) {
+      const int its_row = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
+      if ((C::M % C::ROWS == 0 || its_row < C::M) && (C::N % C::COLUMNS == 0 || chunk < C::N / C::VECTOR))
+        finish(values.v, matrix, its_row, chunk);
+    };
+    if constexpr (C::SHARERS == 1) {
 #pragma unroll 4
-    for (int j = 0; j < (ALL + BLOCK - 1) / BLOCK; ++j) {
-      const int i = all_threads + j * BLOCK, own = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
-      if (ALL % BLOCK != 0 && i >= ALL) break;
-      if ((C::M % C::ROWS == 0 || own < C::M) && (C::N % C::COLUMNS == 0 || chunk < C::N / C::VECTOR)) {
-        tfs_vector<float, C::VECTOR> values;
-        const float* from = results + i / CHUNKS * RESULT_LINE + i % CHUNKS * C::VECTOR;
-#pragma unroll
-        for (int v = 0; v < C::VECTOR; v += W) {
-          auto& sum = *reinterpret_cast<tfs_vector<float, W>*>(values.v + v);
-          sum = *reinterpret_cast<const tfs_vector<float, W>*>(from + v);
-#pragma unroll
-          for (int other = 1; other < C::PARTS; ++other) {
-            const auto more = *reinterpret_cast<const tfs_vector<float, W>*>(from + other * C::ROWS * RESULT_LINE + v);
-#pragma unroll
-            for (int w = 0; w < W; ++w) sum.v[w] += more.v[w];
-          }
-        }
-        finish(values.v, matrix, own, chunk);
+      for (int j = 0; j < (ALL + BLOCK - 1) / BLOCK; ++j) {
+        const int i = all_threads + j * BLOCK;
+        if (ALL % BLOCK != 0 && i >= ALL) break;
+        finish_one(i, of_parts(i));
       }
+    } else {
+      constexpr int EACH = (ALL + C::SHARERS - 1) / C::SHARERS, LENGTH = EACH * C::VECTOR;  // that a block finishes
+      float* received = reinterpret_cast<float*>(memory) + C::PARTS * PART;
+      tfs_cluster_started();
+      for (int i = all_threads; i < ALL; i += BLOCK)
+        put(tfs_in_block(received + own.sharer * LENGTH + i % EACH * C::VECTOR, i / EACH), of_parts(i));
+      tfs_cluster_barrier();
+      for (int j = all_threads; j < EACH; j += BLOCK)
+        if (own.sharer * EACH + j < ALL)
+          finish_one(own.sharer * EACH + j, sum<C::SHARERS>(received + j * C::VECTOR, LENGTH));
     }
   }
 };

@@ -24,16 +24,17 @@ def matmul_template(alone: bool) -> str:
     return "\n".join((folder / name).read_text() for name in names)
 
 
-def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrier: str) -> Iterator[str]:
+def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrier: str, ahead: bool) -> Iterator[str]:
     """The struct that the template takes, as lines.
 
     Args:
+        ahead: b's first stages are on their way when it runs.
         barrier: type of the one that all threads wait at.
     """
     numbers = {"MATRICES": shape.matrices, "M": shape.m, "N": shape.n, "K": shape.k,
                "ROWS": tiling.rows, "COLUMNS": tiling.columns, "WORDS": tiling.words,
                "ROW_WARPS": tiling.row_warps, "COLUMN_WARPS": tiling.column_warps, "PARTS": tiling.parts,
-               "STAGES": tiling.stages, "VECTOR": shape.vector}
+               "SHARERS": tiling.sharers, "STAGES": tiling.stages, "AHEAD": ahead, "VECTOR": shape.vector}
     operands = {"A": _operand(shape.a, shape.m, tiling.rows, shape, tiling),
                 "B": _operand(shape.b, shape.n, tiling.columns, shape, tiling)}
     yield f"struct {name} {{"

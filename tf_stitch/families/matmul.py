@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import GRID, KernelFamily, Request, Slot, Tilings
+from tf_stitch.families.matmul_tiles import TILES, sharers_of, tiling_of, tilings_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import matrix_layout, terms_of
@@ -19,7 +19,7 @@ from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
-from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, MatmulTiling, Place, shared_words
+from tf_stitch.kernel_ir.matmul import WORD, MatmulOperand, MatmulShape, MatmulTiling, Place, shared_words
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -35,33 +35,6 @@ from tf_stitch.schedule.vector_width import VECTOR_BYTES, vector_width
 NAME = "matmul"
 
 
-class Tile(NamedTuple):
-    """How a block computes its results.
-
-    Attributes:
-        row_warps, column_warps: warps that share the rows, and the columns.
-        words: of each row of operands in a stage, more where warps have little to do before they wait for each other.
-        cost: what a result costs relative to others: smaller tiles read operands more often. Assumed.
-        parts: groups of such warps that share the terms.
-    """
-
-    row_warps: int
-    column_warps: int
-    words: int
-    cost: float
-    parts: int = 1
-
-
-TILES = {(128, 256): Tile(2, 4, 16, 0.95), (128, 128): Tile(2, 2, 16, 1.0), (128, 64): Tile(2, 2, 16, 1.15),
-         (64, 128): Tile(2, 2, 16, 1.15), (64, 64): Tile(2, 2, 32, 1.35), (32, 64): Tile(1, 4, 32, 1.8),
-         (16, 64): Tile(1, 1, 16, 1.7, 8), (16, 32): Tile(1, 1, 16, 1.9, 8), (16, 16): Tile(1, 1, 16, 2.2, 8)}
-"""By rows and columns of a block's results. Those of 16 rows are for matmuls that have no more: each warp brings terms
-of its own from memory and waits for no other, so that a block has most of what it reads under way at once."""
-STAGES, COMPUTED_STAGES, MOST_STAGES = 4, 3, 8
-"""Of operands in shared memory; where one is computed, which is under way in registers, too; and where warps have terms
-of their own, if there is room. A step of GPT-2's decoder, 6 x 768, at batch 16 took 342 us on an H200 with 4, 297 with
-6 or 8, and 300 with 4 of twice the warps; in bfloat16 270, 244 and 248."""
-WORD_BYTES = 4
 OWN_REGISTERS = 64
 """Of a thread, beside its results. Assumed."""
 TILES_ARRAY, VALUES, RESULTS = "tiles", "values", "results"
@@ -82,40 +55,19 @@ def propose_matmul(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     _require(matmul.type.numel > 0 and terms_of(matmul) > 0, "no elements")
     _require(all(n is matmul or n in stitched.after for n in pattern.outputs), "an operand that others read, too")
     shape = _shape(stitched, pattern, aligned)
-    tiles = [tile for tile in TILES if TILES[tile].parts == 1 or shape.m <= tile[0]]
-    schedules = [_schedule(pattern, matmul, shape, tile, device) for tile in tiles]
-    return sorted(schedules, key=lambda schedule: _load(schedule, device))
+    return [_schedule(pattern, matmul, shape, tiling, device) for tiling in tilings_of(shape, device)]
 
 
-def _load(schedule: KernelSchedule, device: DeviceSpec) -> float:
-    """What the busiest processor has to do, relative to a result of the largest tile."""
-    m = schedule.mapping
-    return ceil_div(m.grid, device.processors) * m.rows_per_block * m.items * TILES[m.rows_per_block, m.items].cost
-
-
-def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec
+def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tiling: MatmulTiling, device: DeviceSpec
               ) -> KernelSchedule:
-    tiling = _tiling(shape, tile, device)
     blocks = tiling.blocks(shape)
     mapping = ThreadMapping(blocks, tiling.threads, tiling.column_warps * device.warp, tiling.rows, 1, tiling.columns,
-                            warp=device.warp)
+                            tiling.sharers, tiling.sharers > 1, warp=device.warp)
     registers = OWN_REGISTERS + tiling.parts * tiling.rows * tiling.columns // tiling.threads
-    fit = blocks_that_fit(tiling.threads, registers, 4 * shared_words(shape, tiling), device)
+    fit = blocks_that_fit(tiling.threads, registers, WORD * shared_words(shape, tiling), device)
     return KernelSchedule(NAME, pattern, matmul, Domain(shape.matrices * shape.m, shape.n), mapping,
                           matmul=(shape, tiling), array_room=device.shared_bytes,
                           resident=min(fit, ceil_div(blocks, device.processors)))
-
-
-def _tiling(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> MatmulTiling:
-    row_warps, column_warps, words, _, parts = TILES[tile]
-    plain = shape.a.place is not None and shape.b.place is not None
-    stages = STAGES if plain else COMPUTED_STAGES
-    tiling = MatmulTiling(*tile, words, row_warps, column_warps, stages, device.warp, parts)
-    if parts == 1 or not plain:
-        return tiling
-    most = range(min(MOST_STAGES, tiling.steps(shape) + 1), stages, -1)
-    more = (replace(tiling, stages=count) for count in most)
-    return next((one for one in more if WORD_BYTES * shared_words(shape, one) <= device.shared_bytes), tiling)
 
 
 def _require(condition: bool, reason: str) -> None:
@@ -197,7 +149,8 @@ class _Lowering:
         self.out.emit(k.Matmul(shape, self.tiling, a_name, b_name, TILES_ARRAY, VALUES, a_place, load_a, b_place,
                                load_b, RESULTS, place, body))
         kernel = finish(self.schedule, self.out, self.buffers)
-        return replace(kernel, program=replace(kernel.program, resident=self.schedule.resident))
+        return replace(kernel, program=replace(kernel.program, resident=self.schedule.resident,
+                                                cluster=self.tiling.sharers))
 
     def _loading(self, name: str, node: Node, operand: MatmulOperand, beside: int, by_rows: bool
                  ) -> tuple[str, tuple[Var, Var, Var], tuple[k.Stmt, ...]]:
@@ -275,15 +228,24 @@ def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> K
     if tile not in TILES:
         raise ScheduleError(f"tiles of {tile[0]} x {tile[1]}; there are those of "
                             + ", ".join(f"{rows} x {columns}" for rows, columns in TILES), schedule.dominant.loc)
-    return _schedule(schedule.pattern, schedule.dominant, shape, tile, device)
+    sharers = request.extent("row_blocks", 1)
+    if sharers not in sharers_of(shape, tile, device):
+        raise ScheduleError(f"{sharers} blocks share the terms of a tile of {tile[0]} x {tile[1]}",
+                            schedule.dominant.loc)
+    return _schedule(schedule.pattern, schedule.dominant, shape, tiling_of(shape, tile, sharers, device), device)
 
 
 def _candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
-    return (f"*[GRID-CTA_{rows},GRID-CTA_{columns}];" for rows, columns in TILES)
+    assert schedule.matmul is not None
+    shape, _ = schedule.matmul
+    for rows, columns in TILES:
+        for sharers in sharers_of(shape, (rows, columns), device):
+            cluster = f"CLUSTER_{sharers}-" if sharers > 1 else ""
+            yield f"*[GRID-CTA_{rows},GRID-{cluster}CTA_{columns}];"
 
 
 _TILINGS = Tilings(((GRID, Slot(LevelKind.CTA, "rows_per_block", always=True)),
-                    (GRID, Slot(LevelKind.CTA, "tile", always=True))), _retile, _candidates,
-                   tile=lambda schedule: schedule.mapping.items)
+                    (GRID, Slot(LevelKind.CLUSTER, "row_blocks"), Slot(LevelKind.CTA, "tile", always=True))),
+                   _retile, _candidates, tile=lambda schedule: schedule.mapping.items)
 
 MATMUL = KernelFamily(NAME, propose_matmul, lower_matmul, lambda schedule: _TILINGS, _extents, matmuls=True)

@@ -55,7 +55,7 @@ class _Counter:
             _rules.of(stmt)(self, stmt, times, simd, serial)
 
     @_rules(k.Accumulator, k.Comment, k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ThreadRange, k.ClusterStarted,
-            k.LoadFence, k.AwaitAsyncCopies, k.AwaitDependencies, k.Prefetch)
+            k.LoadFence, k.AwaitAsyncCopies, k.AwaitDependencies, k.Prefetch, k.MatmulPrefetch)
     def _nothing(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
         """Takes no time that is known here."""
 
@@ -287,21 +287,29 @@ class _Counter:
         for."""
         shape, tiling = stmt.shape, stmt.tiling
         results = times * tiling.rows * tiling.columns / tiling.threads
-        self.work.multiply_adds += results * shape.k * shape.dtype.size / 4
-        for name, extent, operand, body in ((stmt.a, tiling.rows, shape.a, stmt.load_a),
-                                            (stmt.b, tiling.columns, shape.b, stmt.load_b)):
-            elements = times * extent * shape.k
+        own_terms = shape.k / tiling.sharers
+        self.work.multiply_adds += results * own_terms * shape.dtype.size / 4
+        for name, extent, operand, place, body in ((stmt.a, tiling.rows, shape.a, stmt.a_place, stmt.load_a),
+                                                   (stmt.b, tiling.columns, shape.b, stmt.b_place, stmt.load_b)):
+            elements = times * extent * own_terms
             if operand.place is not None:
                 self._vectors(name, elements, False)
             else:
-                self.body(body, elements / tiling.threads / operand.vector, None, None)
+                self._at_places(place, body, elements / tiling.threads / operand.vector)
         steps = tiling.steps(shape)
         waits = steps + 2 if tiling.parts == 1 else 2
         self._waits(self._threads, waits * times)
         self._loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
         self.close_round(times)
-        self.body(stmt.finish, results / shape.vector, None, None)
+        self.work.cross_block_reductions += times * (tiling.sharers > 1)
+        self._at_places(stmt.place, stmt.finish, results / tiling.sharers / shape.vector)
         self.work.elements += 2 * results
+
+    def _at_places(self, place: Sequence[Var], body: Sequence[k.Stmt], times: float) -> None:
+        """A body that a thread runs so often, each time at another place."""
+        self._loops.append(Var(place[-1].name, math.ceil(times)))
+        self.body(body, times, None, None)
+        self._loops.pop()
 
     @_rules(k.Array)
     def _array(self, stmt: k.Array, times: float, simd: Var | None, serial: Var | None) -> None:

@@ -15,7 +15,7 @@ from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Var
 from tf_stitch.kernel_ir.interpreted_values import ThreadValues
-from tf_stitch.kernel_ir.matmul import MatmulOperand, tile_of
+from tf_stitch.kernel_ir.matmul import MatmulOperand, finished_by_each, tile_of
 
 tile_rules: ByType[None] = ByType("the interpreter of tiles")
 """What a block does in them: (block, stmt, active threads)."""
@@ -115,8 +115,12 @@ class TileStatements(ThreadValues):
         a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
         b = operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, columns)
         product = a.astype(np.float32) @ b.astype(np.float32).T
+        each, across = finished_by_each(shape, tiling), tiling.columns // shape.vector
         for row in rows:
             for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
+                number = (row - rows.start) * across + chunk - columns.start // shape.vector
+                if number // each != self.block % tiling.sharers:
+                    continue
                 first = chunk * shape.vector - columns.start
                 self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.vector)
                 self.arrays[0][stmt.results] = dict(enumerate(product[row - rows.start, first:first + shape.vector]))

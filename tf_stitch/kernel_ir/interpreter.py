@@ -162,7 +162,7 @@ class _Block(TileStatements):
         for t in active:
             self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
 
-    @_per_thread(k.Comment, k.Prefetch, k.LoadFence, k.AwaitDependencies)
+    @_per_thread(k.Comment, k.Prefetch, k.MatmulPrefetch, k.LoadFence, k.AwaitDependencies)
     def _nothing(self, stmt: k.Stmt, t: int) -> None:
         """Has no meaning but for time and for readers."""
 

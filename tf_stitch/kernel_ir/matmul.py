@@ -71,6 +71,7 @@ class MatmulTiling:
         stages: of operands in shared memory; all but one may be under way.
         warp: threads of a warp.
         parts: groups of such warps that share the terms; each has stages of its own.
+        sharers: blocks of a cluster that share the terms of one tile, and then its results.
     """
 
     rows: int
@@ -81,6 +82,7 @@ class MatmulTiling:
     stages: int
     warp: int
     parts: int = 1
+    sharers: int = 1
 
     @property
     def threads(self) -> int:
@@ -92,11 +94,11 @@ class MatmulTiling:
 
     def blocks(self, shape: MatmulShape) -> int:
         down, across = self.tiles(shape)
-        return shape.matrices * down * across
+        return shape.matrices * down * across * self.sharers
 
     def steps(self, shape: MatmulShape) -> int:
         """Stages of operands that a part goes through."""
-        return ceil_div(shape.k, self.parts * self.words * WORD // shape.dtype.size)
+        return ceil_div(shape.k, self.sharers * self.parts * self.words * WORD // shape.dtype.size)
 
 
 TOGETHER = 8
@@ -106,7 +108,7 @@ TOGETHER = 8
 def tile_of(block: int, shape: MatmulShape, tiling: MatmulTiling) -> tuple[int, range, range]:
     """The matrix, rows and columns of a block."""
     down, across = tiling.tiles(shape)
-    matrix, tile = divmod(block, down * across)
+    matrix, tile = divmod(block // tiling.sharers, down * across)
     strip, tile = divmod(tile, TOGETHER * across)
     column, row = divmod(tile, min(down - strip * TOGETHER, TOGETHER))
     row, column = (strip * TOGETHER + row) * tiling.rows, column * tiling.columns
@@ -134,8 +136,15 @@ def tile_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTilin
     return lines * line_words(extent, along_terms, dtype, tiling)
 
 
+def finished_by_each(shape: MatmulShape, tiling: MatmulTiling) -> int:
+    """Vectors of a tile's results that a block of a cluster finishes; the last one may have fewer."""
+    return ceil_div(tiling.rows * tiling.columns // shape.vector, tiling.sharers)
+
+
 def shared_words(shape: MatmulShape, tiling: MatmulTiling) -> int:
-    """Of a block: all stages of both operands, later its results, of each part."""
+    """Of a block: of each part its stages of both operands, later its results; and what a cluster's blocks send."""
     stage = sum(tile_words(extent, operand.along_terms, shape.dtype, tiling)
                 for extent, operand in ((tiling.rows, shape.a), (tiling.columns, shape.b)))
-    return tiling.parts * max(tiling.stages * stage, tiling.rows * (tiling.columns + RESULT_PAD))
+    slots = min(tiling.stages, tiling.steps(shape))
+    sent = tiling.sharers * finished_by_each(shape, tiling) * shape.vector if tiling.sharers > 1 else 0
+    return tiling.parts * max(slots * stage, tiling.rows * (tiling.columns + RESULT_PAD)) + sent

@@ -93,9 +93,9 @@ class Program:
 
     @property
     def alone(self) -> bool:
-        """Whether no other program may share its launch: blocks wait for each other, are dealt out to the grid, or are
+        """Whether no other program may share its launch: blocks wait for all others, are dealt out to the grid, or are
         shared already."""
-        return self.looped or self.cluster > 1 or self.partitioned
+        return self.looped or self.partitioned
 
     def phases(self) -> Iterator[Program]:
         """Each grid loop, or thread range, as a program of its own; a program without any is one."""

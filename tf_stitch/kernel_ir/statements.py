@@ -324,6 +324,7 @@ class Matmul(Statement):
         a_place, b_place: variables of these bodies: matrix, line and vector along the line.
         finish: does with the results in the array `results`, of the shape's vector, what is to be done, at a place:
             matrix, row and vector along the row. It may change them.
+        ahead: a MatmulPrefetch of b stands before.
     """
 
     where = Where.TOGETHER
@@ -342,6 +343,23 @@ class Matmul(Statement):
     place: tuple[Var, Var, Var]
     finish: Body
     barrier: WaitsAt = WHOLE_BLOCK
+    ahead: bool = False
+
+
+@dataclass(frozen=True)
+class MatmulPrefetch(Statement):
+    """Begins to copy the first stages of a matmul's second operand, which lies in memory as it is.
+
+    Attributes:
+        tiles: the array of the Matmul that follows, of this shape and tiling.
+    """
+
+    where = Where.TOGETHER
+
+    shape: MatmulShape
+    tiling: MatmulTiling
+    b: Reads
+    tiles: ArrayName
 
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | Accumulate
@@ -349,4 +367,4 @@ Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | 
                    | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
                    | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | ThreadRange
                    | Send | ClusterStarted | ClusterBarrier | Attention | AttentionQueryGradient
-                   | AttentionKeyGradient | Matmul)
+                   | AttentionKeyGradient | Matmul | MatmulPrefetch)

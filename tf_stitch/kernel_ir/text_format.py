@@ -147,20 +147,26 @@ def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: 
 def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
     form = "x".join(map(str, (shape.matrices, shape.m, shape.k, shape.n)))
-    parts = f"{tiling.parts} times " if tiling.parts > 1 else ""
+    parts = f"{tiling.sharers} blocks of " if tiling.sharers > 1 else ""
+    parts += f"{tiling.parts} times " if tiling.parts > 1 else ""
     yield (f"{indent}matmul {form} {shape.dtype.value} by {parts}{tiling.row_warps}x{tiling.column_warps} warps, "
            f"tiles {tiling.rows}x{tiling.columns}, {tiling.stages} stages of {tiling.words} words:")
     for name, buffer, operand, place, body in (("a", stmt.a, shape.a, stmt.a_place, stmt.load_a),
                                                ("b", stmt.b, shape.b, stmt.b_place, stmt.load_b)):
         lies = "rows" if operand.along_terms is (name == "a") else "columns"
         if buffer:
-            yield f"{indent}  {name} = {buffer} by {lies}"
+            yield f"{indent}  {name} = {buffer} by {lies}{', prefetched' if name == 'b' and stmt.ahead else ''}"
         else:
             yield (f"{indent}  {name} = {stmt.values} by {lies}, {operand.vector} at "
                    f"{', '.join(v.name for v in place)}:")
             yield from _block(body, indent + "    ")
     yield f"{indent}  {stmt.results}, {shape.vector} at {', '.join(v.name for v in stmt.place)}:"
     yield from _block(stmt.finish, indent + "    ")
+
+
+@_LINES(k.MatmulPrefetch)
+def _matmul_prefetch(stmt: k.MatmulPrefetch, indent: str) -> Iterator[str]:
+    yield f"{indent}prefetch stages of {stmt.b}"
 
 
 @_LINES(k.If)

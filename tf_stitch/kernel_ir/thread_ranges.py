@@ -58,7 +58,7 @@ def _own(stmt: k.Stmt, barrier: k.BlockBarrier, shared: int) -> k.Stmt:
 
 def cannot_be_range(program: k.Program) -> str:
     """Why a program's threads cannot be part of a block; "" if they can."""
-    if program.alone or program.looped:
+    if program.alone or program.cluster > 1:
         return "blocks that wait for each other, or take turns"
     if program.threads % program.warp or program.warp == 1:
         return f"{program.threads} threads are no whole warps of {program.warp}"

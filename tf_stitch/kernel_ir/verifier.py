@@ -272,10 +272,19 @@ class _Verifier:
         inner.scalars |= dict.fromkeys(scalars, assigned)
         self.body(keep, inner, parted=True)
 
+    @_rules(k.MatmulPrefetch)
+    def _matmul_prefetch(self, stmt: k.MatmulPrefetch, scope: _Scope, parted: bool) -> None:
+        _require(stmt.shape.b.place is not None, "a prefetch of what a body computes")
+        _require(any(isinstance(s, k.Matmul) and s.ahead and (s.b, s.tiles, s.shape, s.tiling) ==
+                     (stmt.b, stmt.tiles, stmt.shape, stmt.tiling) for s in self.program.body),
+                 f"no matmul waits for the prefetch of {stmt.b}")
+
     @_rules(k.Matmul)
     def _matmul(self, stmt: k.Matmul, scope: _Scope, parted: bool) -> None:
         shape = stmt.shape
         _require(self.threads == stmt.tiling.threads, f"a matmul by {self.threads} threads")
+        _require(stmt.tiling.sharers == self.program.cluster,
+                 f"{stmt.tiling.sharers} blocks share terms in clusters of {self.program.cluster}")
         words = matmul_words(shape, stmt.tiling)
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         operands = ((stmt.a, shape.a, stmt.a_place, stmt.load_a), (stmt.b, shape.b, stmt.b_place, stmt.load_b))

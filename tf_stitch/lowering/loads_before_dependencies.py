@@ -14,6 +14,7 @@ from itertools import chain
 
 from tf_stitch.ir.symbolic_dims import SymbolicDim, surely_less
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.dependencies import awaits_itself
 from tf_stitch.kernel_ir.index import Index, var
 from tf_stitch.kernel_ir.walk import expanded, statements
 from tf_stitch.lowering.load_units import Unit, load_of, needed, units, words
@@ -30,11 +31,13 @@ def loads_before_dependencies(program: k.Program, unwritten: Collection[str], ro
         unwritten: buffers that no launch writes which the program's may depend on.
         room: 32-bit registers of a thread for what is loaded.
     """
-    if program.threads == 1 or program.alone or not unwritten or room < FEWEST_WORDS:
+    if program.threads == 1 or program.alone or program.cluster > 1 or awaits_itself(program) or not unwritten or (
+            room < FEWEST_WORDS):
         return program
     front = _Front(program, frozenset(unwritten), room)
     rest = front.rest(program.body, _Front.straight)  # what is read at the end first: a loop takes all that is left
-    rest = front.rest(rest, _Front.peeled)
+    rest = front.rest(rest, _Front.peeled)  # loops over terms before those over a row's few accesses
+    rest = front.rest(rest, _Front.unrolled)
     if front.held < FEWEST_WORDS:
         return program
     declared = {s for s in front.statements if isinstance(s, k.LetIndex)}
@@ -129,8 +132,15 @@ class _Front:
 
     def peeled(self, unit: Unit, guarded: bool) -> Sequence[k.Stmt]:
         """The first iterations of a loop find what they would load."""
+        return self._first_iterations(unit, guarded, k.Loop.SERIAL)
+
+    def unrolled(self, unit: Unit, guarded: bool) -> Sequence[k.Stmt]:
+        """Those of an unrolled loop likewise."""
+        return self._first_iterations(unit, guarded, k.Loop.UNROLL)
+
+    def _first_iterations(self, unit: Unit, guarded: bool, kind: k.Loop) -> Sequence[k.Stmt]:
         loop = unit[-1]
-        if not isinstance(loop, k.For) or loop.loop is not k.Loop.SERIAL or loop.limit is not None or isinstance(
+        if not isinstance(loop, k.For) or loop.loop is not kind or loop.limit is not None or isinstance(
                 loop.var.extent, SymbolicDim):
             return unit
         found = self._loads_of(loop, guarded)

@@ -31,7 +31,7 @@ def rows_before_dependencies(program: k.Program, room: float) -> k.Program:
     """
     found = [stmt for stmt in program.body if isinstance(stmt, k.Attention)]
     if len(found) != 1 or not isinstance(found[0].tiling, SingleQueryTiling) or awaits_itself(program) or (
-            program.alone or isinstance(program.grid, SymbolicDim)):
+            program.alone or program.cluster > 1 or isinstance(program.grid, SymbolicDim)):
         return program
     shape, size = found[0].shape, {b.name: b.dtype.size for b in program.buffers}
     if shape.outer * shape.heads * shape.keys * (shape.depth + shape.width) * size[found[0].k] > room:

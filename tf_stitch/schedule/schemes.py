@@ -43,7 +43,7 @@ def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
 
 def _reduced(schedule: KernelSchedule) -> Scheme:
     """Where the threads that share a reduction combine their parts."""
-    if schedule.mapping.cluster:
+    if schedule.mapping.cluster and schedule.matmul is None:
         return Scheme.CLUSTER
     return Scheme.REGIONAL if _shared_by_warps(schedule) else Scheme.LOCAL
 
@@ -77,7 +77,7 @@ def _why(schedule: KernelSchedule, value: Node, scheme: Scheme) -> str:
         return f"staged in {place} until a later pass over the row"
     if value.category is not Category.REDUCTION:
         return "the thread that computes it uses it"
-    if schedule.mapping.cluster:
+    if schedule.mapping.cluster and schedule.matmul is None:
         return "each warp combines its part in registers, then sends it to the blocks of the cluster"
     if schedule.mapping.row_blocks > 1:
         return f"each block combines its part in {place}, then blocks combine theirs in device memory"

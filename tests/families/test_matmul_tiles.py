@@ -1,0 +1,60 @@
+"""Tiles of matmuls: many results keep processors busy; few rows are a matter of what a processor reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tf_stitch.device.spec import H200
+from tf_stitch.families.matmul_tiles import MOST_SHARERS, TILES, sharers_of, tiling_of, tilings_of
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, Place, shared_words
+
+F32, BF16 = DType.F32, DType.BF16
+
+
+def shape(m: int, k: int, n: int, dtype: DType = F32) -> MatmulShape:
+    """A [m, k] x [k, n] whose operands lie in memory."""
+    vector = 16 // dtype.size
+    return MatmulShape(dtype, 1, m, n, k, MatmulOperand(True, vector, Place(0, 0, k)),
+                       MatmulOperand(False, vector, Place(0, 0, n)), 4)
+
+
+@pytest.mark.parametrize("m", [1, 16])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize(("k", "n"), [(768, 768), (768, 3072), (3072, 768), (1024, 4096), (4096, 1024), (512, 50264)])
+def test_few_rows_are_read_by_most_processors(m: int, dtype: DType, k: int, n: int) -> None:
+    """Whatever the sizes: a processor has no more than twice its share of the second matrix to read."""
+    first = tilings_of(shape(m, k, n, dtype), H200)[0]
+    blocks = first.blocks(shape(m, k, n, dtype))
+    each = -(-blocks // H200.processors) * first.columns * k / first.sharers
+    assert each <= 2 * k * n / H200.processors
+    assert first.parts > 1
+
+
+def test_long_sums_are_shared_by_a_cluster() -> None:
+    assert tilings_of(shape(16, 3072, 768), H200)[0].sharers == MOST_SHARERS
+    assert {t.sharers for t in tilings_of(shape(16, 3072, 768), replace(H200, largest_cluster=1))} == {1}
+
+
+def test_every_block_has_a_stage() -> None:
+    for terms in (8, 128, 136, 264, 520, 3072):
+        for tile in TILES:
+            own = shape(16, terms, 64)
+            for sharers in sharers_of(own, tile, H200):
+                tiling = tiling_of(own, tile, sharers, H200)
+                assert (sharers - 1) * tiling.words * tiling.parts < terms
+
+
+def test_more_rows_have_no_parts() -> None:
+    assert {t.parts for t in tilings_of(shape(17, 768, 768), H200)} == {1}
+    assert tilings_of(shape(4096, 768, 3072), H200)[0].rows >= 64
+
+
+def test_a_block_leaves_room_for_one_of_the_next_launch() -> None:
+    """Where it can: with the fewest stages it may have more than half of a processor's memory."""
+    own = shape(16, 3072, 768)
+    for tiling in tilings_of(own, H200):
+        fewest = 4 * shared_words(own, replace(tiling, stages=4))
+        assert 4 * shared_words(own, tiling) <= max(H200.shared_bytes // 2, fewest)
