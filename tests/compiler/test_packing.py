@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from tests.differential.runner import compiled, region
+from dataclasses import replace
+
+import numpy as np
+
+from tests.differential import patterns as p
+from tests.differential.runner import compiled, random_values, reference, region
+from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tests.support.layers import layers
 from tf_stitch.compiler.packing import PACKED_SHARED_BYTES
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.transforms.matmuls_to_kernels import in_kernel
@@ -49,7 +55,41 @@ def test_blocks_of_equal_shared_memory_share_a_launch() -> None:
     clusters = {kernel.program.cluster for kernel in built.kernels}
     assert len(clusters) == 1
     assert all(kernel.program.grid % kernel.program.cluster == 0 for kernel in built.kernels)
-    assert len(compiled(region("layer", matmuls(768, 16)), H200).executable.steps) == 2
+
+
+def test_blocks_of_other_shared_memory_do_not() -> None:
+    """A block that needs less would have as much."""
+    short, long = (in_kernel(B.dot(B.input(f"x{k}:0", DType.F32, (16, k)), B.input(f"y{k}:0", DType.F32, (k, 768))))
+                   for k in (768, 3072))
+    built = compiled(region("two", [short, long]), H200)
+    one, other = (kernel for kernel in built.kernels)
+    assert one.program.cluster == other.program.cluster
+    assert min(one.shared_bytes, other.shared_bytes) > PACKED_SHARED_BYTES
+    assert len(built.executable.steps) == 2
+
+
+def rows(count: int) -> TensorGraph:
+    """Softmax of rows that blocks share."""
+    found = [B.input(f"x{i}:0", DType.F32, (2, 100_000)) for i in range(count)]
+    return region("rows", [p.softmax(x) for x in found])
+
+
+def test_a_pack_of_clusters_gives_the_same() -> None:
+    graph = region("layer", matmuls(256, 256))
+    built = compiled(graph, H200)
+    assert {kernel.program.cluster for kernel in built.kernels} == {4}
+    assert len(built.executable.steps) == 1
+    values = random_values(graph)
+    wanted = reference(graph, values)[0]
+    got = run_on_cpu(graph, built, values, Adversary(Order.BEHIND))
+    for key, value in wanted.items():
+        np.testing.assert_allclose(got[key], value, rtol=0, atol=6e-3 * np.abs(value).max())
+
+
+def test_kernels_whose_blocks_wait_stand_alone() -> None:
+    built = compiled(rows(2), replace(H200, largest_cluster=1))
+    assert all(kernel.program.looped for kernel in built.kernels)
+    assert len(built.executable.steps) == 2
 
 
 def test_packs_end_where_kernel_parameters_end() -> None:

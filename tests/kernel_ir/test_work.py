@@ -15,6 +15,7 @@ from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes, moved_once
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.work import Work
+from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 
 B, F32 = p.B, DType.F32
 
@@ -39,6 +40,14 @@ def test_every_element_moves_once_in_each_direction() -> None:
         assert moved_bytes(program, work) == 2 * 4 * 64 * 1024
         threads = program.grid * program.threads
         assert threads * (total(work.scalar, K.EXP) + total(work.vector, K.EXP)) == 64 * 1024
+
+
+@pytest.mark.parametrize("columns", [50264, 50257])
+def test_a_matmul_reads_each_operand_once(columns: int) -> None:
+    """Also one whose rows no vector can read, so that a body does."""
+    dot = in_kernel(B.dot(x(16, 768), x(768, columns, name="w")))
+    program, work = only(H200, dot)
+    assert moved_bytes(program, work) == 4 * (16 * 768 + 768 * columns + 16 * columns)
 
 
 def test_a_row_that_stays_in_registers_is_read_once() -> None:

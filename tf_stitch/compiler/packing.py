@@ -52,10 +52,8 @@ def _block(kernel: LoweredKernel) -> tuple[int, ...]:
 
 def stands_alone(kernel: LoweredKernel) -> bool:
     """Whether a kernel shares its launch with no other."""
-    if kernel.program.alone:
-        return True
     domain = kernel.schedule.domain
-    return typical(domain.rows * domain.cols) >= LARGE
+    return kernel.program.alone or typical(domain.rows * domain.cols) >= LARGE
 
 
 def decided_by(kernel: LoweredKernel) -> tuple[str, ...]:
