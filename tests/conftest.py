@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-LONG = ("end_to_end/test_models.py", "end_to_end/test_empty_loops.py", "end_to_end/test_model_variants.py",
-        "golden/test_zoo_plans.py", "differential/test_sized_patterns.py", "differential/test_every_op.py",
-        "differential/test_cuda_on_cpu.py", "tools/test_fuzz.py", "end_to_end/test_activation_cases.py",
+LONG = ("end_to_end/test_models.py", "end_to_end/test_networks.py", "end_to_end/test_empty_loops.py",
+        "end_to_end/test_model_variants.py", "golden/test_zoo_plans.py", "differential/test_sized_patterns.py",
+        "differential/test_every_op.py", "differential/test_cuda_on_cpu.py", "tools/test_fuzz.py",
+        "end_to_end/test_activation_cases.py",
         "end_to_end/test_loops.py", "plugin/test_activation.py", "end_to_end/test_scripts.py",
         "end_to_end/test_given_back.py", "emit/test_matmul.py", "convert/test_attaching.py",
         "runtime/test_buffer_plan.py", "graph/loops/test_native_loops.py", "test_api.py", "end_to_end/test_faults.py",

@@ -2,12 +2,15 @@
 
 Each backend runs a network in a process of its own. First calls, which are the processors' work, run side by side and
 so take longer than they would alone; then one process works at a time, in turns. Prints CSV: medians of a call's
-milliseconds over the turns with the least and the most, seconds of the first call, and of tf_stitch how many regions
-there are, how many of them the profitability check has decided on (the others may have been timed beside TensorFlow's
-nodes meanwhile: then --warm_up is too low), how many TensorFlow's nodes run since, and what fell back. What is not
-ready when --ready seconds are over is left out. What was measured so far is in --partial after every turn.
+milliseconds over the turns with the least and the most, seconds of the first call, MiB that the framework's allocator
+handed out on the GPU at most (from the start on, and in the last turn), and of tf_stitch how many regions there are,
+how many of them the profitability check has decided on (the others may have been timed beside TensorFlow's nodes
+meanwhile: then --warm_up is too low), how many TensorFlow's nodes run since, and what fell back. What is not ready when
+--ready seconds are over is left out. What was measured so far is in --partial after every turn.
 
-    python -m tools.network_benchmark                                   # all of them on a GPU, about 10 minutes
+In a turn PyTorch's allocator need not count what replayed CUDA graphs use: Inductor has the peak from the start on.
+
+    python -m tools.network_benchmark                                   # all of them on a GPU
     python -m tools.network_benchmark --networks=resnet50_infer,resnet50_train --ready=110 --rounds=3 --calls=10
                                                                      # about 150 seconds
 """
@@ -33,8 +36,8 @@ from tools.benchmark.workers import BACKENDS, Worker
 PEER = "inductor"
 PROFILED = 4
 """Calls."""
-FIELDS = ("network", "backend", "median_ms", "least_ms", "most_ms", "first_call_s", "result", "regions", "checked",
-          "by_tensorflow", "fallbacks", "left_out")
+FIELDS = ("network", "backend", "median_ms", "least_ms", "most_ms", "first_call_s", "peak_mib",
+          "steady_peak_mib", "result", "regions", "checked", "by_tensorflow", "fallbacks", "left_out")
 
 _NETWORKS = flags.DEFINE_list("networks", list(CASES), "of tools/benchmark/network_cases.py")
 _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "tf, xla, stitch, inductor")
@@ -55,11 +58,22 @@ class _Case(TimedCase):
         backend = PEER if short == PEER else BACKENDS[short]
         self.kernels: Mapping[str, Any] | None = None
         self.launches: list[Any] = []
+        self._peak = 0.0
         # The first call waits for the kernels, as long as it takes.
         ours = {"TF_STITCH_SCOPE": _SCOPE.value, "TF_STITCH_FIRST_STEP_SECONDS": "600"}
         program, *arguments = ("torch_worker", network) if short == PEER else ("network_worker", network, backend)
         worker = Worker(program, *arguments, backend=backend, variables=ours if backend == "tf_stitch" else {})
         super().__init__(worker, network=network, backend=backend)
+
+    def ask(self, *words: object, limit: float) -> Mapping[str, Any] | None:
+        """As TimedCase's; the row has the memory that the answer tells."""
+        answer = super().ask(*words, limit=limit)
+        if answer is not None and "gpu_mib" in answer:
+            self._peak = max(self._peak, answer["gpu_mib"])
+            self.row["peak_mib"] = round(self._peak)
+            if self.row["backend"] != PEER:
+                self.row["steady_peak_mib"] = round(answer["gpu_mib"])
+        return answer
 
     def finish(self) -> dict[str, object]:
         """The row; the process ends."""

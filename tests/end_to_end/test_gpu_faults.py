@@ -66,6 +66,39 @@ exec(compile(open({str(PROGRAMS / "many_threads.py")!r}).read(), "many_threads.p
     assert not [k for k in done.report["kernels"] if k["rule"] == "library"]
 
 
+CONVOLVES = """
+import json, numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+x, w = (tf.constant(random.standard_normal(s).astype(np.float32)) for s in ((2, 9, 9, 8), (3, 3, 8, 16)))
+@tf.function
+def step(x, w):
+    with tf.GradientTape() as tape:
+        tape.watch((x, w))
+        loss = tf.reduce_sum(tf.sin(tf.nn.conv2d(tf.tanh(x), w, 1, "SAME")) * 0.5)
+    return [tf.reduce_sum(g * g) for g in (loss, *tape.gradient(loss, (x, w)))]
+print(json.dumps([float(v) for _ in range(4) for v in step(x, w)]))
+"""
+
+
+@pytest.mark.parametrize("why", ["no cuDNN 9 library", "this cuDNN has version 8907, not 9"])
+def test_without_such_a_cudnn_convolutions_are_tensorflows(run: Runner, tmp_path: Path, why: str) -> None:
+    """tests/native/test_cudnn_library.py: who says so."""
+    plain, program = tmp_path / "plain.py", tmp_path / "program.py"
+    plain.write_text(CONVOLVES)
+    program.write_text(f"""
+import tensorflow
+from tf_stitch.native.bindings import OpLibrary
+OpLibrary.load_cudnn = lambda self, files: {why!r}
+{CONVOLVES}""")
+    wanted, done = run(plain, stitch="", **SHARED), run(program, **SHARED)
+    assert done.returncode == 0, done.stderr[-3000:]
+    np.testing.assert_allclose(json.loads(done.stdout), json.loads(wanted.stdout), rtol=1e-4)
+    assert done.report is not None
+    [entry] = [f for f in done.report["fallbacks"] if f["stage"] == "library"]
+    assert (entry["where"], entry["count"], entry["reason"]) == ("convolutions", 1, f"{why}: regions hold none")
+    assert done.report["regions"], "other nodes are stitched"
+
+
 def test_memory_that_runs_out_in_a_step(run: Runner) -> None:
     """TensorFlow's error, as without tf_stitch; the variable has changed in neither, or in the steps that ended."""
     program = PROGRAMS / "gpu_runs_out.py"

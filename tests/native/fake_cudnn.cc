@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#ifndef CUDNN_VERSION
+#define CUDNN_VERSION 90100
+#endif
+
 namespace {
 
 constexpr int kConfigs = 5;
@@ -72,7 +76,7 @@ std::int64_t fake_tensor(int number, int name, int i) { return tensors[number].a
 
 std::int64_t fake_convolution(int name, int i) { return convolution.at(name).at(i); }
 
-std::size_t cudnnGetVersion() { return 90100; }
+std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
 int cudnnCreate(void** handle) { return *handle = &live, 0; }
 int cudnnSetStream(void*, void* stream) { return stream_set = stream, 0; }
 int cudnnBackendCreateDescriptor(int type, void** made) { return *made = new Made{type}, ++live, 0; }

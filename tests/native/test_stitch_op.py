@@ -256,6 +256,26 @@ def test_failing_kernel_falls_back_unless_something_was_overwritten(regions: Reg
         regions.call(in_place, [], [tf.Variable(ramp())], types=[])
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_without_scratch_memory_it_falls_back_and_nothing_was_overwritten(regions: Regions, kernel: Symbols, fresh: bool
+                                                                          ) -> None:
+    reasons = []
+
+    def fallback(call: FallbackCall) -> None:
+        reasons.append(call.reason)
+        call.set_output(0, call.inputs[0] * 2)
+        call.set_state(0, call.variables[0] + 1)
+
+    step = launch(kernel("broken"))  # would end the step with an error
+    region = regions.add(lambda key: executable([[8]], [step], arena=[1 << 46], state=[(0, int(fresh))]), fallback)
+    variable = tf.Variable(ramp())
+    for count in (1, 2):
+        np.testing.assert_array_equal(regions.call(region, [ramp()], [variable])[0], np.arange(8) * 2)
+        np.testing.assert_array_equal(variable, np.arange(8) + count)
+    assert reasons == ["no scratch memory for the kernels of a region"] * 2
+    assert regions.library.region_fallbacks(region) == 2
+
+
 def test_failing_fallback_names_its_error(regions: Regions) -> None:
     def fallback(call: object) -> None:
         raise RuntimeError("nowhere to go")

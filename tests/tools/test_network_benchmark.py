@@ -12,8 +12,10 @@ from absl import flags
 from absl.testing import flagsaver
 
 from models import language, vision
+from models.network import Network
 from tools import network_benchmark
-from tools.benchmark.network_cases import CASES
+from tools.benchmark import network_worker
+from tools.benchmark.network_cases import CASES, NetworkCase
 from tools.benchmark.torch_worker import HAVE
 
 REPORT = {"regions": [{}], "profitability": [{"chosen": "stitched"}], "fallbacks": [],
@@ -23,19 +25,22 @@ REPORT = {"regions": [{}], "profitability": [{"chosen": "stitched"}], "fallbacks
 
 
 class Fake:
-    """A process whose calls take 2 ms, XLA's 4; PyTorch's has no first call in time."""
+    """A process whose calls take 2 ms, XLA's 4, and less memory each time; PyTorch's has no first call in time, but of
+    GPT-2's inference, whose peak does not go down."""
 
     def __init__(self, program: str, *arguments: object, backend: str, variables: Mapping[str, str]) -> None:
-        self.backend = backend
+        self.backend, self.network, self.mib = backend, arguments[0], [300.25, 200.0, 100.5, 100.5, 100.5]
         assert program == ("torch_worker" if backend == "inductor" else "network_worker")
         assert bool(variables) is (backend == "tf_stitch")
 
     def ask(self, *words: object, limit: float) -> dict[str, Any]:
-        if self.backend == "inductor":
+        if self.backend == "inductor" and self.network != "gpt2_infer":
             raise TimeoutError("no answer")
         if len(words) == 3:
             return {"kernels": [["launch_0", 1, 2.0, None]], "library": []}
-        return {"ms": 4.0 if self.backend == "xla" else 2.0, "warm_up_s": 1.25, "result": 0.5}
+        memory = {"gpu_mib": 300.25 if self.backend == "inductor" else self.mib.pop(0)}
+        return {"ms": 4.0 if self.backend == "xla" else 2.0, "warm_up_s": 1.25, "result": 0.5,
+                **({} if self.backend == "xla" else memory)}  # fmt: skip
 
     def said(self) -> list[str]:
         return []
@@ -63,7 +68,47 @@ def test_rows_and_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert "gpt2_train/inductor" not in known
 
 
+def test_peaks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start on, and of the last turn where the allocator sees it; none where there is no GPU."""
+    monkeypatch.setattr(network_benchmark, "Worker", Fake)
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["test"])
+    with flagsaver.flagsaver(backends=["tf", "xla", "stitch", "inductor"], rounds=2, kernels=None):
+        rows = network_benchmark.measure(["gpt2_infer"])
+    assert [(row["backend"], row.get("peak_mib"), row.get("steady_peak_mib")) for row in rows] == [
+        ("tensorflow", 300, 100), ("xla", None, None), ("tf_stitch", 300, 100), ("inductor", 300, None)]
+    assert all(set(row) <= set(network_benchmark.FIELDS) for row in rows)
+
+
+def test_a_worker_tells_the_peak_since_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras = pytest.importorskip("keras")
+    import tensorflow as tf
+
+    peaks = iter((7 * 2**20, 5 * 2**20))
+    resets: list[str] = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"peak": next(peaks)})
+    monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
+    monkeypatch.setitem(CASES, "small", NetworkCase("ResNet50", "infer", 2, "float32", 8))
+
+    def build(name: str, size: int) -> Network:
+        model = keras.Sequential([keras.Input((size,)), keras.layers.Dense(3)])
+        return vision.network(model, ((size,),), keras.losses.mean_squared_error)
+
+    monkeypatch.setattr(vision, "build", build)
+    answer = network_worker.start("small", "tensorflow")
+    first, second = answer("1", "0"), answer("1", "2")
+    assert (first["gpu_mib"], second["gpu_mib"], resets) == (7, 5, ["GPU:0"] * 2)
+    assert second["result"] > 0
+
+
 def test_there_are_such_networks() -> None:
     for case in CASES.values():
         assert case.network in (vision.NAMES if case.size else language.NAMES)
     assert set(HAVE) <= {case.network for case in CASES.values()}
+
+
+@pytest.mark.parametrize("network", vision.NAMES)
+def test_images_are_timed_at_batch_1_and_32(network: str) -> None:
+    timed = {(case.mode, case.batch) for case in CASES.values() if case.network == network}
+    assert timed >= {("train", 1), ("train", 32), ("infer", 1), ("infer", 32)}

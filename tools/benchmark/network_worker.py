@@ -1,6 +1,6 @@
 """A process with one network on one backend: `network_worker.py CASE BACKEND` answers "M N" with milliseconds of each
-of N calls after M that are not timed, and the last result; "M N profile" with what TensorFlow's profiler saw on the
-device in N calls after M."""
+of N calls after M that are not timed, the last result, and the peak of memory since the last answer (worker.py); "M N
+profile" with what TensorFlow's profiler saw on the device in N calls after M."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from tools.benchmark.kernel_counts import profiled
 from tools.benchmark.network_cases import CASES
+from tools.benchmark.worker import peak_memory
 from tools.benchmark.workers import serve
 
 
@@ -48,7 +49,7 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
         seconds = time.perf_counter() - begin
         value = np.asarray(result).astype(np.float64) if int(calls) else np.zeros(1)
         return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm,
-                "result": float(np.sqrt(np.mean(np.square(value))))}  # fmt: skip
+                "result": float(np.sqrt(np.mean(np.square(value)))), **peak_memory()}  # fmt: skip
 
     return answer
 

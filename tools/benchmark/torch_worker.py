@@ -2,7 +2,7 @@
 
 Networks of torchvision and transformers with random weights; the ways that PyTorch's own documents advise: channels
 last, TF32 for float32, autocast for halves, fused and capturable optimizers. They differ from Keras' in small things,
-such as biases and the norms' order.
+such as biases and the norms' order. The peak of memory is PyTorch's allocator's from the start on.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def start(case: str) -> Callable[..., dict[str, Any]]:
         torch.cuda.synchronize()
         seconds = time.perf_counter() - begin
         value = float(result.detach().double().square().mean().sqrt()) if int(calls) else 0.0
-        return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm, "result": value}
+        return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm, "result": value,
+                "gpu_mib": torch.cuda.max_memory_allocated() / 2**20}  # fmt: skip
 
     return answer
 

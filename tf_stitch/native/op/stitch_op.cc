@@ -225,7 +225,15 @@ class StitchOp final : public tensorflow::OpKernel {
     return memory_.get();
   }
 
-  // `can_fall_back`: only launching failed, and nothing that a second attempt reads was overwritten.
+  // Before anything runs: the region's own nodes may do without memory that the kernels alone would use. TensorFlow's
+  // message has sizes; reasons are counted by their text.
+  static absl::Status WithoutMemory(const absl::Status& status, bool* can_fall_back) {
+    if (!absl::IsResourceExhausted(status)) return status;
+    *can_fall_back = true;
+    return absl::ResourceExhaustedError("no scratch memory for the kernels of a region");
+  }
+
+  // `can_fall_back`: memory was missing or launching failed, and nothing that a second attempt reads was overwritten.
   absl::Status Execute(OpKernelContext* ctx, const Placement& placement, const RegionRuntime& runtime,
                        const Slot& slot, VariableSet* variables, bool* can_fall_back) const {
     const Executable& executable = *slot.executable;
@@ -244,7 +252,8 @@ class StitchOp final : public tensorflow::OpKernel {
     for (std::size_t i = 0; i < executable.state.size(); ++i) {
       const StatePlan& plan = executable.state[i];
       if (plan.fresh) {
-        TF_RETURN_IF_ERROR(VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]));
+        const absl::Status made = VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]);
+        if (!made.ok()) return WithoutMemory(made, can_fall_back);
       } else {
         TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
         overwrites = true;
@@ -252,7 +261,8 @@ class StitchOp final : public tensorflow::OpKernel {
       buffers.fresh.push_back(fresh[i].data());
     }
     Scratch scratch;  // until all is enqueued
-    TF_RETURN_IF_ERROR(scratch.Allocate(ctx, placement, executable, Kept(placement, slot), &buffers));
+    const absl::Status had = scratch.Allocate(ctx, placement, executable, Kept(placement, slot), &buffers);
+    if (!had.ok()) return WithoutMemory(had, can_fall_back);
 
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
     for (const Update& update : executable.updated) {
