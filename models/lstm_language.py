@@ -1,5 +1,5 @@
-"""A language model of two LSTM layers (Zaremba et al., 2014): trains on whole texts, and goes on with them word by word,
-the likeliest or drawn."""
+"""A language model of two LSTM layers (Zaremba et al., 2014): trains on whole texts, and goes on with them by the
+likeliest words, or by drawn ones."""
 
 from __future__ import annotations
 

@@ -104,7 +104,9 @@ def _counts(ctx: NodeContext, batch: Shape, combine: Combine) -> Node:
     counts = (*batch, size)
     rows, n = ctx.product(counts, "rows"), ctx.product(values.type.shape, "values")
     _refuse_unknown(ctx, rows)
-    if not isinstance(size, int) or size < 0:
+    assert isinstance(size, int)
+    assert isinstance(rows, int)
+    if size < 0:
         raise UnsupportedError(f"{size} for the size of a bincount: an error at run time")
     if combine is Combine.MAX or weights.type.shape == (0,):
         weights = b.broadcast(b.scalar_like(1, weights), values.type.shape)
