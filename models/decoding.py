@@ -74,35 +74,25 @@ class Layer(Block):
         return ops.reshape(x, (-1, x.shape[1], self._heads, x.shape[2] // self._heads))
 
 
-class LanguageModel(keras.layers.Layer):
+class Decoder(keras.layers.Layer):
+    """A language model that goes on with texts: what all have alike."""
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._config = config
         normal = keras.initializers.RandomNormal(stddev=0.02)
         self.words = keras.layers.Embedding(config.vocabulary, config.width, normal)
-        self.places = keras.layers.Embedding(config.length, config.width, normal)
-        self.decoders = [Layer(config.width, config.heads) for _ in range(config.layers)]
-        self.norm = keras.layers.LayerNormalization(epsilon=1e-5)
 
     def logits(self, text: Any, cache: Any, at: Any) -> tuple[Any, Any]:
         """Of words [batch, n] at places `at` ... at + n - 1: [batch, n, vocabulary], and the cache with them."""
-        places = ops.slice(ops.convert_to_tensor(self.places.embeddings), [at, 0], [text.shape[1], self._config.width])
-        x = self.words(text) + ops.cast(places, self.compute_dtype)
-        caches = []
-        for i, layer in enumerate(self.decoders):
-            x, new = layer(x, cache[:, i], at=at)
-            caches.append(new)
-        table = ops.cast(ops.convert_to_tensor(self.words.embeddings), self.compute_dtype)
-        return ops.matmul(self.norm(x), ops.transpose(table)), ops.stack(caches, axis=1)
+        raise NotImplementedError
 
     def cache(self, batch: Any) -> Any:
-        config = self._config
-        shape = (batch, config.layers, 2, config.length, config.heads, config.width // config.heads)
-        return ops.zeros(shape, self.compute_dtype)
+        """Empty: [batch, layers, 2, length, heads, depth]."""
+        raise NotImplementedError
 
     def train_loss(self, batch: Tensors) -> Any:
         text = batch["text"]
-        self.places.build(None)
         self.words.build(None)
         logits, _ = self.logits(text, self.cache(text.shape[0]), 0)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(text[:, 1:], logits[:, :-1]))
@@ -134,6 +124,36 @@ class LanguageModel(keras.layers.Layer):
         best, choices = ops.top_k(logits, self._config.best)
         drawn = tf.random.stateless_categorical(best, 1, seed=ops.stack([7, at]), dtype=tf.int32)
         return ops.take_along_axis(choices, drawn, axis=-1)[:, 0]
+
+
+class LanguageModel(Decoder):
+    """GPT-2: learned places, and the table of words for its logits."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.places = keras.layers.Embedding(config.length, config.width, normal)
+        self.decoders = [Layer(config.width, config.heads) for _ in range(config.layers)]
+        self.norm = keras.layers.LayerNormalization(epsilon=1e-5)
+
+    def logits(self, text: Any, cache: Any, at: Any) -> tuple[Any, Any]:
+        places = ops.slice(ops.convert_to_tensor(self.places.embeddings), [at, 0], [text.shape[1], self._config.width])
+        x = self.words(text) + ops.cast(places, self.compute_dtype)
+        caches = []
+        for i, layer in enumerate(self.decoders):
+            x, new = layer(x, cache[:, i], at=at)
+            caches.append(new)
+        table = ops.cast(ops.convert_to_tensor(self.words.embeddings), self.compute_dtype)
+        return ops.matmul(self.norm(x), ops.transpose(table)), ops.stack(caches, axis=1)
+
+    def cache(self, batch: Any) -> Any:
+        config = self._config
+        shape = (batch, config.layers, 2, config.length, config.heads, config.width // config.heads)
+        return ops.zeros(shape, self.compute_dtype)
+
+    def train_loss(self, batch: Tensors) -> Any:
+        self.places.build(None)
+        return super().train_loss(batch)
 
 
 def data(config: Config, random: np.random.Generator) -> Data:

@@ -33,12 +33,14 @@ class Network:
 
     def train(self, wanted: Any, *given: Any) -> Any:
         """One step; the loss before it."""
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(self.loss(wanted, tf.cast(self._call(given, True), tf.float32)))
-            scaled = self.optimizer.scale_loss(loss)
-        weights = self.model.trainable_variables
-        self.optimizer.apply(tape.gradient(scaled, weights), weights)
+        loss, gradients = self._gradients(wanted, given)
+        self.optimizer.apply(gradients, self.model.trainable_variables)
         return loss
+
+    def backward(self, wanted: Any, *given: Any) -> list[Any]:
+        """The loss, and its gradients by all weights, which stay as they are."""
+        loss, gradients = self._gradients(wanted, given)
+        return [loss, *gradients]
 
     def infer(self, *given: Any) -> Any:
         return self._call(given, False)
@@ -46,6 +48,12 @@ class Network:
     def batch(self, size: int, seed: int = 0) -> tuple[Any, ...]:
         """What is wanted, and what is given, of so many random examples."""
         return self.draw(np.random.default_rng(seed), size)
+
+    def _gradients(self, wanted: Any, given: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.loss(wanted, tf.cast(self._call(given, True), tf.float32)))
+            scaled = self.optimizer.scale_loss(loss)
+        return loss, tape.gradient(scaled, self.model.trainable_variables)
 
     def _call(self, given: tuple[Any, ...], training: bool) -> Any:
         return self.model(list(given) if len(given) > 1 else given[0], training=training)

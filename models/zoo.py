@@ -11,7 +11,7 @@ FUSION_STITCHING = ("nmt", "multi-interests", "rokid", "aiwriter", "logistic", "
                     "perceptron", "var-encoder")  # fmt: skip
 NAMES = ASTITCH + FUSION_STITCHING
 RECOMMENDERS = ("dlrm", "dcn", "two-tower", "deepfm", "sasrec")
-DECODERS = ("decoding",)
+DECODERS = ("decoding", "llama-decoding", "beam-decoding", "lstm-language")
 
 
 def load(name: str) -> Model:

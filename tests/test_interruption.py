@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,3 +203,59 @@ def test_ctrl_c_leaves_alone_what_nobody_waits_for_and_the_end_does_not() -> Non
     interrupt_all(10)
     thread.join(10)
     assert ended == ["interrupted"]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What loops were told, after a Ctrl-C while the main thread waits for a step."""
+    told: list[bool] = []
+    monkeypatch.setattr(interruption, "LOOP_PATIENCE", 0.1)
+    monkeypatch.setattr(interruption, "_tell_loops", told.append)
+    monkeypatch.setattr(interruption, "_pressed", True)
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
+    in_module(monkeypatch, "tensorflow.python.eager.execute")
+    return told
+
+
+def in_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    frame = SimpleNamespace(f_globals={"__name__": name})
+    monkeypatch.setattr(sys, "_current_frames", lambda: {threading.main_thread().ident: frame})
+
+
+def test_loops_end_when_a_step_does_not(told: list[bool]) -> None:
+    interruption._end_loops()
+    assert told == [True]
+    interruption._main_thread_runs(None)
+    assert told == [True, False], "the next step's loops run"
+
+
+def test_loops_run_on_in_a_step_that_ends(told: list[bool]) -> None:
+    timer = threading.Timer(0.03, interruption._main_thread_runs, [None])
+    timer.start()
+    interruption._end_loops()
+    timer.join()
+    assert told == [False]
+
+
+def test_loops_run_on_for_a_handler_of_the_programs_own(told: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: print)
+    interruption._end_loops()
+    assert told == []
+
+
+@pytest.mark.parametrize("module", ["numpy", "tensorflow_datasets", "__main__"])
+def test_loops_of_other_threads_run_on(told: list[bool], monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    in_module(monkeypatch, module)
+    interruption._end_loops()
+    assert told == []
+
+
+def test_a_main_thread_that_comes_back_as_loops_are_told(told: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(interrupted: bool) -> None:
+        told.append(interrupted)
+        if interrupted:
+            interruption._pressed = False
+
+    monkeypatch.setattr(interruption, "_tell_loops", tell)
+    interruption._end_loops()
+    assert told == [True, False]

@@ -3,12 +3,15 @@
 While TensorFlow runs a step the main thread is in C++, where Python handles no signal, and perhaps waits for a thread
 that builds a region. So a thread of ours learns of each Ctrl-C (`watch`) and interrupts such work: TensorFlow's own ops
 finish the step, the main thread comes back to Python, and Python's signal handler runs. Until then nothing is begun.
+Loops that run as our op may never end: they fail where the main thread is not back within a second.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +25,8 @@ T = TypeVar("T")
 
 PATIENCE = 1.0
 """Seconds within which work that is interrupted mostly ends."""
+LOOP_PATIENCE = 1.0
+"""Seconds within which a step may end by itself, before its loops are ended."""
 FOREIGN_PATIENCE = 5.0
 """Seconds that the end of the process waits for C++ code that calls Python when it returns."""
 _PAUSE = 0.02
@@ -41,6 +46,7 @@ _foreign: set[threading.Thread] = set()
 _unhurried: set[int] = set()  # threads that nobody waits for
 _watched: tuple[Callable[[], None], Callable[[], object]] | None = None
 _watcher: threading.Thread | None = None
+_tell_loops: Callable[[bool], object] = bool  # nobody is told
 
 
 class interruptible:
@@ -168,6 +174,13 @@ def watch(install: Callable[[], None], wait: Callable[[], object]) -> None:
     _ensure_watched()
 
 
+def end_loops_by(tell: Callable[[bool], object]) -> None:
+    """`tell(True)` has loops that run as our op fail with CancelledError in their next iteration, until
+    `tell(False)`."""
+    global _tell_loops
+    _tell_loops = tell
+
+
 def _ensure_watched() -> None:
     global _watcher
     if _watched is None:
@@ -194,6 +207,23 @@ def _watch(wait: Callable[[], object]) -> None:
             interrupt(everything=False)
             continue
         _interrupt_while(_is_pressed, PATIENCE, everything=False)
+        _end_loops()
+
+
+def _end_loops() -> None:
+    """Only where the error, which no TensorFlow raises there, is followed by KeyboardInterrupt: Python handles SIGINT
+    as it comes, and the main thread waits for a step. What other threads run meanwhile cannot be told from that."""
+    deadline = time.monotonic() + LOOP_PATIENCE
+    while _pressed and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    if not _pressed or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] not in ("tensorflow", "tf_stitch"):
+        return
+    _tell_loops(True)
+    if not _pressed:  # the main thread came back meanwhile, and has told them too early
+        _tell_loops(False)
 
 
 def _is_pressed() -> bool:
@@ -203,6 +233,7 @@ def _is_pressed() -> bool:
 def _main_thread_runs(_: int | None) -> int:
     global _pressed
     _pressed = False  # without the lock, which this very thread may hold
+    _tell_loops(False)
     return 0
 
 
@@ -235,6 +266,7 @@ def _forget() -> None:
     _interrupted.clear()
     _foreign.clear()
     _unhurried.clear()
+    _tell_loops(False)
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -11,7 +11,7 @@ import pytest
 
 from models.zoo import module_of
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
-from tests.support.zoo_case import MODULE
+from tests.support.zoo_case import MODULE, Case, check_model
 
 PROGRAM = PROGRAMS / "decoding.py"
 BEFORE_A_GPUS_LOOP = {"TensorFlow has this small integer in host memory",
@@ -45,24 +45,36 @@ def test_tokens(plain: tuple[int, Any], environment: dict[str, str], forked: Run
         assert [loop["reason"] for loop in greedy["loops"]] == [None]
 
 
+@pytest.mark.parametrize(("model", "config", "loops"), [
+    ("decoding", "small", 2), ("llama-decoding", "small", 2), ("llama-decoding", "small_16", 2),
+    ("beam-decoding", "small", 1), ("beam-decoding", "small_16", 1)])
 @pytest.mark.timeout(600)
-def test_zoo_program(forked: Runner, tmp_path: Path) -> None:
-    """A model of Keras: its loops, of likely words and of drawn ones, are one op each, and its texts TensorFlow's."""
+def test_zoo_program(forked: Runner, tmp_path: Path, model: str, config: str, loops: int) -> None:
+    """Models of Keras: their loops, of likely words, of drawn ones and of beams, are one op each, and their texts
+    TensorFlow's."""
     texts = {}
     for stitch in ("", "1"):
         out = tmp_path / f"texts{stitch}.npz"
-        done = forked(MODULE, module_of("decoding"), "--mode", "infer", "--steps", 4, "--out", out, stitch=stitch,
-                   **PRECISE)
+        done = forked(MODULE, module_of(model), "--mode", "infer", "--config", config, "--steps", 4, "--out", out,
+                      stitch=stitch, **PRECISE)
         assert done.returncode == 0, done.stderr[-3000:]
         texts[stitch] = np.load(out)
     names = [name for name in texts[""].files if name.startswith("output/")]
     assert len(names) == 8
     for name in names:
-        np.testing.assert_array_equal(texts["1"][name], texts[""][name], err_msg=name)
+        if texts[""][name].dtype.kind == "f":
+            np.testing.assert_allclose(texts["1"][name], texts[""][name], rtol=1e-5, err_msg=name)
+        else:
+            np.testing.assert_array_equal(texts["1"][name], texts[""][name], err_msg=name)
     assert done.report is not None
-    loops = [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]]
-    assert loops == [None, None]
+    assert [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]] == [None] * loops
     assert not done.report["fallbacks"]
+
+
+@pytest.mark.timeout(600)
+def test_two_layers_of_lstms(forked: Runner, tmp_path: Path) -> None:
+    """A language model trains, and goes on with texts, as TensorFlow's does, without cuDNN."""
+    check_model(Case("lstm-language"), forked, tmp_path)
 
 
 def test_seeds_that_a_variable_keeps(forked: Runner) -> None:

@@ -1,4 +1,5 @@
-"""Ctrl-C is answered within a second wherever a first step is, and nothing keeps a program from ending.
+"""Ctrl-C is answered within a second wherever a first step is, and a second later by a loop that never ends; nothing
+keeps a program from ending.
 
 The compilers here sleep for minutes, with a child that does so, too.
 """
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+import tensorflow as tf
 
-from tests.end_to_end.conftest import PROGRAMS, ROOT, Runner, module_path
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, ROOT, Runner, module_path
 from tests.support.fork_server import ForkServer
 from tests.support.start import python_path
+from tf_stitch import interruption
 
-STUCK = PROGRAMS / "stuck.py"
+STUCK, ENDLESS = PROGRAMS / "stuck.py", PROGRAMS / "endless_loop.py"
 SECONDS = 1.0
 SLEEP = "12321"
 
@@ -183,6 +186,47 @@ def test_anywhere_and_the_program_goes_on(start: Start, cache: Path, expected: d
     assert program.end() == 0, program.text()
     [result] = [json.loads(line) for _, line in program.lines if line.startswith("[") and "tf_stitch" not in line]
     assert result == pytest.approx(expected[which], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def three_iterations(forked: Runner, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """What TensorFlow gives."""
+    program = tmp_path_factory.mktemp("endless") / "ends.py"
+    program.write_text(ENDLESS.read_text().replace("2**62", "1"))
+    result: list[float] = json.loads(forked(program, "function", "cold", stitch="").stdout.splitlines()[-1])
+    return result
+
+
+def check_loop_ends(program: Program, wanted: list[float]) -> None:
+    program.said("begun")
+    time.sleep(0.5)
+    pressed = program.interrupt()
+    assert program.said("interrupted", patience=60) - pressed < interruption.LOOP_PATIENCE + 2 * SECONDS
+    assert program.end() == 0, program.text()
+    [result] = [json.loads(line) for _, line in program.lines if line.startswith("[") and "tf_stitch" not in line]
+    assert result == pytest.approx(wanted, rel=1e-4), "the next step"
+
+
+@pytest.mark.parametrize("where", ["function", "session"])
+def test_in_a_loop_that_never_ends(start: Start, cache: Path, three_iterations: list[float], where: str) -> None:
+    check_loop_ends(start(ENDLESS, where, "warm", TF_STITCH_CACHE=str(cache)), three_iterations)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")
+@pytest.mark.parametrize("where", ["function", "session"])
+def test_in_a_gpus_loop_that_never_ends(start_anew: Start, cache: Path, three_iterations: list[float], where: str
+                                        ) -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"), **PRECISE}
+    check_loop_ends(start_anew(ENDLESS, where, "warm", TF_STITCH_CACHE=str(cache), **environment), three_iterations)
+
+
+def test_in_nodes_that_run_in_place_of_the_loop(start: Start, cache: Path, three_iterations: list[float],
+                                                tmp_path: Path) -> None:
+    """The kernels are not there yet, and the nodes never end."""
+    with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, _):
+        check_loop_ends(start(ENDLESS, "function", "cold", PATH=path, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1"),
+                        three_iterations)
 
 
 def test_while_a_native_library_is_built(start_anew: Start, tmp_path: Path) -> None:

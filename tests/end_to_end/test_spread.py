@@ -1,4 +1,5 @@
-"""Models that are spread over processes or devices by TensorFlow: a parameter server on loopback, and DTensor."""
+"""Models that are spread over processes or devices by TensorFlow: a parameter server on loopback, DTensor,
+and Keras' DataParallel, which its TensorFlow backend has as a prototype."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.end_to_end.test_process_groups import free_ports
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.parametrize("how", ["server", "dtensor"])
+@pytest.mark.parametrize("how", ["server", "dtensor", "keras"])
 def test_it_trains_as_in_tensorflow(how: str, forked: Runner) -> None:
     """A worker's step is in regions, and what each device does of a step of DTensor's."""
     losses = {}

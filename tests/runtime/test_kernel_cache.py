@@ -247,3 +247,39 @@ def test_the_key_keeps_parts_apart() -> None:
 def test_the_key_is_stable() -> None:
     assert cache_key(**PARTS) == cache_key(**PARTS)  # type: ignore[arg-type]
     assert len(cache_key(**PARTS)) == 64  # type: ignore[arg-type]
+
+
+def test_those_who_build_at_once_wait_for_the_first(tmp_path: Path) -> None:
+    """Threads, with a cache each as processes have."""
+    built: list[int] = []
+
+    def get_or_build(number: int) -> None:
+        cache = KernelCache(tmp_path)
+        if cache.get("k", ".so") is None:
+            with cache.alone("k", 60) as waited:
+                if not waited or cache.get("k", ".so") is None:
+                    time.sleep(0.2)
+                    built.append(number)
+                    cache.put("k", ".so", b"binary")
+
+    threads = [threading.Thread(target=get_or_build, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) == 1
+
+
+def test_nobody_waits_for_ever(tmp_path: Path) -> None:
+    with KernelCache(tmp_path).alone("k", 60) as first, KernelCache(tmp_path).alone("k", 0.1) as second:
+        assert (first, second) == (False, True)
+    with KernelCache(tmp_path).alone("k", 60) as again:
+        assert not again, "the lock is given back"
+    assert files(tmp_path) == []
+
+
+def test_nobody_waits_where_nothing_can_be_locked(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path)
+    (tmp_path / "k.lock").mkdir()
+    with cache.alone("k", 60) as first, cache.alone("k", 60) as second:
+        assert (first, second) == (False, False)

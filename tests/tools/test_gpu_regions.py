@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ import tensorflow as tf
 from keras import layers
 from keras.src.backend.tensorflow import nn
 
-from models import language
+from models import language, lstm
 from models.unet import unet
 from models.vision import network as network_of
 from tf_stitch.plugin.keras_convolutions import without_xla
@@ -100,3 +101,18 @@ def test_a_train_step_of_a_transformer(name: str) -> None:
     given = [tf.TensorSpec((4, *x.shape[1:]), x.dtype) for x in network.batch(1)]
     count = counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
     assert (count.regions, dict(count.left_out)) == (1, {})
+
+
+@pytest.mark.parametrize(("name", "cudnn", "regions"), [("LSTMLanguage", 0, 1), ("LSTMLanguageByCuDNN", 2, None)])
+def test_recurrent_layers(monkeypatch: pytest.MonkeyPatch, name: str, cudnn: int, regions: int | None) -> None:
+    """Without cuDNN one region, loops and all; cuDNN's op stays, and what is around it is in regions."""
+    monkeypatch.setattr(sys.modules["keras.src.backend.tensorflow.rnn"], "_is_gpu_available", lambda: True)
+    network = lstm.build(name, lstm.SMALL)
+    given = [tf.TensorSpec((4, *x.shape[1:]), x.dtype) for x in network.batch(1)]
+    function = tf.function(network.train, autograph=False).get_concrete_function(*given)
+    ops = [node.op for node in function.graph.as_graph_def().node]
+    assert (ops.count("CudnnRNNV3"), ops.count("CudnnRNNBackpropV3")) == (cudnn, cudnn)
+    count = counted(regions_of(function))
+    assert regions in (None, count.regions)
+    assert sum(n for reason, n in count.left_out.items() if "CudnnRNN" in reason) == 2 * cudnn
+    assert len(count.left_out) == (2 if cudnn else 0)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools.benchmark.loop_programs import PROGRAMS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -18,3 +20,10 @@ def test_a_row() -> None:
     assert program == "tf.while_loop that data end"
     assert on_cpu.startswith("one op; ")
     assert on_gpu.startswith("one op, the host waits for its condition; ")
+
+
+def test_the_page_has_all_programs() -> None:
+    page = (ROOT / "benchmarks" / "loops.md").read_text().splitlines()
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in page if line.startswith("| ")]
+    assert rows[2:] == list(PROGRAMS)
+    assert len(PROGRAMS) >= 30

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from models import language, vision
+from models import language, lstm, vision
 from models.network import Network
 from tools import network_benchmark
 from tools.benchmark import network_worker
@@ -104,7 +106,7 @@ def test_a_worker_tells_the_peak_since_it_was_last_asked(monkeypatch: pytest.Mon
 
 def test_there_are_such_networks() -> None:
     for case in CASES.values():
-        assert case.network in (vision.NAMES if case.size else language.NAMES)
+        assert case.network in (vision.NAMES if case.size else (*language.NAMES, *lstm.NAMES))
     assert set(HAVE) <= {case.network for case in CASES.values()}
 
 
@@ -112,3 +114,15 @@ def test_there_are_such_networks() -> None:
 def test_images_are_timed_at_batch_1_and_32(network: str) -> None:
     timed = {(case.mode, case.batch) for case in CASES.values() if case.network == network}
     assert timed >= {("train", 1), ("train", 32), ("infer", 1), ("infer", 32)}
+
+
+@pytest.mark.parametrize("name", lstm.NAMES)
+def test_backward_gives_gradients_and_changes_nothing(name: str) -> None:
+    network = lstm.build(name, lstm.SMALL)
+    wanted, *given = network.batch(2)
+    before = [keras.ops.convert_to_numpy(w) for w in network.model.trainable_variables]
+    loss, *gradients = network.backward(wanted, *given)
+    assert float(loss) > 0
+    assert [g.shape for g in gradients] == [w.shape for w in before]
+    for weight, was in zip(network.model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), was)

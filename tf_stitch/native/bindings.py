@@ -43,7 +43,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from tf_stitch.errors import BuildInterruptedError, BuildPending, NativeError
-from tf_stitch.interruption import Interrupted, interruptible
+from tf_stitch.interruption import Interrupted, end_loops_by, interruptible
 from tf_stitch.native.build import STITCH_OP, build_library
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.native.signatures import (
@@ -154,6 +154,7 @@ class OpLibrary:
         self.raw_ops = raw_ops
         self._library = declare(ctypes.CDLL(str(path)))
         self.callers_executor = bool(self._library.tfs_callers_executor())
+        end_loops_by(self._library.tfs_interrupt_loops)
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
     def set_callbacks(self, build: BuildFunction, fallback_subgraph: FallbackSubgraphFunction,

@@ -29,6 +29,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_set_callbacks": (None, [BUILD_CALLBACK, FALLBACK_SUBGRAPH_CALLBACK, FALLBACK_CALLBACK, RECALL_CALLBACK,
                                      SETTLE_CALLBACK, NOT_TIMED_CALLBACK, LABELS_CALLBACK, LEFT_CALLBACK]),
         "tfs_callers_executor": (c.c_int32, []),
+        "tfs_interrupt_loops": (None, [c.c_int32]),
         "tfs_region_kernels": (c.c_int32, [c.c_int64]),
         "tfs_release_handles": (None, [c.c_int64, c.c_int64]),
         "tfs_fallback_subgraph_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),

@@ -15,6 +15,7 @@ from tf_stitch.plugin import (
     at_exit,
     function_calls,
     graph_hook,
+    interrupted_calls,
     keras_convolutions,
     keras_float8,
     keras_jit,
@@ -64,6 +65,7 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_convolutions.leave_xla_out_on_gpus()
         keras_float8.optimize_graphs_of_e5m2()
         partial_runs.leave_alone()
+        interrupted_calls.are_interrupts()
         if config.short_calls:
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)

@@ -63,7 +63,11 @@ def build_host(source: str, architecture: str, cache: KernelCache, options: tupl
     options = (*options, f"-march={architecture}", *_WIDE_VECTORS)
     key = cache_key(code_of(source + _headers()), "cpu", architecture, options, _version(cc), _cpu_features())
     found = cache.get(key, ".so")
-    return found or cache.put(key, ".so", _compile(cc, source, options), lambda path: check_library(path, cc))
+    if found is not None:
+        return found
+    with cache.alone(key, TIMEOUT_SECONDS) as waited:  # workers that start together compile each kernel once
+        found = cache.get(key, ".so") if waited else None
+        return found or cache.put(key, ".so", _compile(cc, source, options), lambda path: check_library(path, cc))
 
 
 def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from tf_stitch.atomic_file import read_verified, remove_abandoned, write_verified
 from tf_stitch.errors import BuildInterruptedError, DamagedFileError
 from tf_stitch.private_folder import make_private, temporary_folder
+
+_PAUSE = 0.02
 
 
 class KernelCache:
@@ -52,6 +58,28 @@ class KernelCache:
             self._drop(path)
             return None
         return path
+
+    @contextlib.contextmanager
+    def alone(self, key: str, patience: float) -> Iterator[bool]:
+        """Who would build the artefact at the same time waits, here or in another process, `patience` seconds at most.
+
+        Yields whether it did wait: then the artefact may be there. Nobody waits where files cannot be locked.
+        """
+        path, deadline = self.folder / f"{key}.lock", time.monotonic() + patience
+        waited, file = False, _opened(path)
+        while file is not None and not _locked(file, path):
+            waited = True
+            file.close()
+            time.sleep(_PAUSE)
+            file = _opened(path) if time.monotonic() < deadline else None
+        try:
+            yield waited
+        finally:
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+                    fcntl.flock(file, fcntl.LOCK_UN)  # also of a child that was forked meanwhile, which has the file
+                file.close()
 
     def discard(self, key: str, suffix: str) -> None:
         """Removes an artefact that was found and makes no sense; it counts as damaged."""
@@ -105,6 +133,24 @@ class KernelCache:
         except OSError as error:
             raise BuildInterruptedError(f"cannot store a built kernel in {self.folder} ({self._unwritable}), nor in a "
                                         f"temporary folder: {error.strerror or error}") from None
+
+
+def _opened(path: Path) -> IO[bytes] | None:
+    try:
+        return path.open("ab", buffering=0)
+    except OSError:  # of a folder that is only read
+        return None
+
+
+def _locked(file: IO[bytes], path: Path) -> bool:
+    """Whether the lock is taken, or cannot be. One of a file that its last owner has removed is none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError:
+        return True
 
 
 def _store(path: Path, data: bytes, check: Callable[[Path], None] | None) -> Path:

@@ -19,6 +19,8 @@ from tf_stitch.runtime.load_test import check_elf
 # Every op of the user's rounds its own result: no fma but those that functions ask for (docs/decisions/rounding.md).
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v")
 
+TIMEOUT_SECONDS = 120
+"""For another process that compiles the same."""
 SMALL_SPILL = 128
 """Bytes of a thread's registers in memory that cost less than half of a processor's blocks. On an H200 a cross-entropy
 of 4096x50264 in bfloat16 took 332 us with two blocks and 16 bytes spilled, 448 with one and none; an earlier kernel of
@@ -41,6 +43,13 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
     known = known_cubin(source, architecture, cache, options)
     if known is not None:
         return known
+    key = _cubin_key(source, architecture, options)
+    with cache.alone(key, TIMEOUT_SECONDS) as waited:
+        known = cache.get(key, ".cubin") if waited else None
+        return known or _build(nvrtc, source, architecture, cache, options)
+
+
+def _build(nvrtc: Any, source: str, architecture: str, cache: KernelCache, options: tuple[str, ...]) -> Path:
     cubin, resources = run_foreign(lambda: _compile(nvrtc, source, architecture, options))
     spilling = [symbol for symbol, r in resources.items()
                 if r.spilled_bytes > SMALL_SPILL and relaxable(symbol) in source]

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class NetworkCase(NamedTuple):
-    """A network of models/vision.py or models/language.py.
+    """A network of models/vision.py, models/language.py or models/lstm.py.
 
     Attributes:
-        mode: train, infer.
+        mode: train, infer, backward (the loss and its gradients, without an optimizer).
         policy: of element types, as Keras names it.
         size: height and width of images; 0 is what the network has by itself.
     """
@@ -63,4 +63,8 @@ CASES = {
     "t5_infer": NetworkCase("T5", "infer", 8, size=0),
     "moe_train": NetworkCase("MoE", "train", 8, size=0),
     "moe_infer": NetworkCase("MoE", "infer", 8, size=0),
+    **{f"{name}_{mode}": NetworkCase(network, mode, 32, "float32", 0)
+       for name, network in {"lstm": "LSTM", "lstm_cudnn": "LSTMByCuDNN"}.items() for mode in ("infer", "backward")},
+    **{f"{name}_train": NetworkCase(network, "train", 32, "float32", 0)
+       for name, network in {"lstm_language": "LSTMLanguage", "lstm_language_cudnn": "LSTMLanguageByCuDNN"}.items()},
 }

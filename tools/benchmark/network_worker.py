@@ -20,16 +20,15 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     import numpy as np
     import tensorflow as tf
 
-    from models import language, vision
+    from models import language, lstm, vision
 
     name, mode, batch, policy, size = CASES[case]
     keras.utils.set_random_seed(0)
     keras.mixed_precision.set_global_policy(policy)
-    network = vision.build(name, size) if size else language.build(name)
+    network = vision.build(name, size) if size else (lstm if name in lstm.NAMES else language).build(name)
     wanted, *given = map(tf.constant, network.batch(batch))
-    step = tf.function(network.train if mode == "train" else network.infer, autograph=False,
-                       jit_compile=True if backend == "xla" else None)
-    arguments = (wanted, *given) if mode == "train" else given
+    step = tf.function(getattr(network, mode), autograph=False, jit_compile=True if backend == "xla" else None)
+    arguments = given if mode == "infer" else (wanted, *given)
 
     def answer(warm_up: str, calls: str, profile: str = "") -> dict[str, Any]:
         begin = time.perf_counter()
@@ -47,7 +46,7 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
             result = step(*arguments)
         tf.test.experimental.sync_devices()
         seconds = time.perf_counter() - begin
-        value = np.asarray(result).astype(np.float64) if int(calls) else np.zeros(1)
+        value = np.asarray(tf.nest.flatten(result)[-1]).astype(np.float64) if int(calls) else np.zeros(1)
         return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm,
                 "result": float(np.sqrt(np.mean(np.square(value)))), **peak_memory()}  # fmt: skip
 

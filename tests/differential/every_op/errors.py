@@ -83,6 +83,10 @@ def errors() -> Iterator[Case]:
 
 
 def _scatters() -> Iterator[Case]:
+    for values in ([0, -1, 2], [[0, 1], [-3, 1]]):
+        yield Case("DenseBincount", {"input": _i(*values), "size": _fixed(4), "weights": _f(0)}, label=f"{values}")
+    yield Case("Bincount", {"arr": _i(0, -1, 2), "size": _fixed(4), "weights": _f(3)}, label="negative")
+    yield Case("DenseBincount", {"input": _i(0, 1, 2), "size": _fixed(4), "weights": _f(2)}, label="too few weights")
     for op in ("UnsortedSegmentSum", "UnsortedSegmentMax"):
         for label, ids, segments in (("behind", (0, 2, -1), 2), ("no segment", (0, 0, 0), 0), ("too few", (0, 0), 2)):
             yield Case(op, {"data": _f(3, 2), "segment_ids": _i(*ids), "num_segments": _fixed(segments)}, label=label,

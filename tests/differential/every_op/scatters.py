@@ -23,6 +23,7 @@ def scatters() -> Iterator[Case]:
     for op in _SEGMENTS:
         for dtype in kernel_types(op, "T"):
             yield from _segments(op, dtype)
+    yield from _bincounts()
     for dtype in kernel_types("ScatterNd", "T"):
         for label, indices, shape in _indices():
             updates = ramp((*indices.shape[:-1], *shape[indices.shape[-1]:]), dtype)
@@ -45,6 +46,21 @@ def scatters() -> Iterator[Case]:
                 updates = ramp((*indices.shape[:-1], *shape[indices.shape[-1]:]), dtype, 5)
                 yield Case(op, {"ref": Variable(ramp(shape, dtype)), "indices": indices, "updates": updates},
                            label=f"{dtype.value} {label}")
+
+
+def _bincounts() -> Iterator[Case]:
+    row, rows = [2, 0, 2, 7, 5, 0], [[2, 0, 2], [7, 1, 1]]
+    for label, values, size in (("row", row, 5), ("rows", rows, 3), ("scalar", 2, 4), ("none", np.zeros(0), 2),
+                                ("no size", row, 0)):
+        for weighed in (False, True):
+            for dtype in kernel_types("Bincount", "T"):
+                weights = ramp(np.shape(values) if weighed else (0,), dtype)
+                yield Case("Bincount", {"arr": np.array(values, np.int32), "size": Fixed(np.array(size, np.int32)),
+                                        "weights": weights}, label=f"{dtype.value} {label} {weighed}")
+                for index, binary in ((np.int32, True), (np.int32, False), (np.int64, False)):
+                    yield Case("DenseBincount", {"input": np.array(values, index), "size": Fixed(np.array(size, index)),
+                                                 "weights": weights}, {"binary_output": binary},
+                               f"{dtype.value} {label} {weighed} {index.__name__} {binary}")
 
 
 def _segments(op: str, dtype: DType) -> Iterator[Case]:

@@ -1,5 +1,5 @@
-"""Trains a model that is spread: by a parameter server and a worker on loopback, or by DTensor over two logical CPUs.
-Prints the losses of 20 steps. Arguments: server or dtensor; the servers' ports."""
+"""Trains a model that is spread: by a parameter server and a worker on loopback, or by DTensor or Keras' DataParallel
+over two logical CPUs. Prints the losses of 20 steps. Arguments: server, dtensor or keras; the servers' ports."""
 
 from __future__ import annotations
 
@@ -45,11 +45,26 @@ def by_server(ports: list[str]) -> list[float]:
     return losses
 
 
+def split_cpu() -> None:
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0],
+                                               [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def by_keras() -> list[float]:
+    import keras
+
+    split_cpu()
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0", "cpu:1"]))
+    model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(1, "tanh", use_bias=False)])
+    model.layers[0].kernel.assign(WEIGHTS)
+    model.compile(keras.optimizers.SGD(RATE), "mse")
+    return [float(model.train_on_batch(x, y)) for x, y in BATCHES]
+
+
 def by_dtensor() -> list[float]:
     from tensorflow.experimental import dtensor
 
-    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0],
-                                               [tf.config.LogicalDeviceConfiguration()] * 2)
+    split_cpu()
     mesh = dtensor.create_mesh([("batch", 2)], devices=["CPU:0", "CPU:1"])
     rows, whole = (dtensor.Layout([first, dtensor.UNSHARDED], mesh) for first in ("batch", dtensor.UNSHARDED))
     weights = dtensor.DVariable(dtensor.copy_to_mesh(tf.constant(WEIGHTS), whole))
@@ -61,4 +76,5 @@ def by_dtensor() -> list[float]:
     return [float(train_step(spread(x), spread(y))) for x, y in BATCHES]
 
 
-print(json.dumps(by_server(sys.argv[2].split(",")) if sys.argv[1] == "server" else by_dtensor()))
+HOW = {"server": lambda: by_server(sys.argv[2].split(",")), "dtensor": by_dtensor, "keras": by_keras}
+print(json.dumps(HOW[sys.argv[1]]()))

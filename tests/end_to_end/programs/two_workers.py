@@ -1,11 +1,12 @@
 """One of two workers that train a model together: prints its losses and a digest of its variables. Arguments: its
-number, the workers' ports, steps, and the step before which worker 1 leaves (-1: never)."""
+number, the workers' ports, steps, the step before which worker 1 leaves (-1: never), and how: "exit" or "killed"."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -52,6 +53,8 @@ own = np.random.default_rng(1 + NUMBER)
 losses = []
 for step in range(STEPS):
     if NUMBER == 1 and step == LEAVES:
+        if sys.argv[5] == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         os._exit(3)
     rows, wanted = own.integers(0, 50, (8, 3)).astype(np.int32), own.normal(size=(8, 1)).astype(np.float32)
     try:

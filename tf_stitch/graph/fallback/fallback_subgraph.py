@@ -31,6 +31,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Dim, Symbol
 
 _READ_A_SHAPE = ("Shape", "Size", "Rank")
+_GOES_ON = "StitchGoesOn"  # native/loop/goes_on_op.cc
 _NOTHING = "tfs_nothing"  # in place of inputs that are ignored
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
 
@@ -60,12 +61,16 @@ class FallbackSubgraph:
         self._lock = threading.Lock()
 
     def function(self, name: str) -> FunctionDef:
-        """A function of the nodes, from the region's inputs and handles to its outputs.
+        """A function of the nodes, from the region's inputs and handles to its outputs. Ctrl-C ends its loops as it
+        ends StitchWhile.
 
         Raises:
-            UnsupportedError: TensorFlow does not know one of the ops, or there is a loop: `run` takes those.
+            UnsupportedError: TensorFlow does not know one of the ops.
         """
         nodes = GraphDef.FromString(self._nodes)
+        for condition in [node for node in nodes.node if node.op == "LoopCond"]:
+            asked = nodes.node.add(name=f"{condition.name}/tfs_goes_on", op=_GOES_ON, input=condition.input[:1])
+            condition.input[0] = asked.name
         arguments = {f"tfs_i{i}": dtype.as_datatype_enum for i, dtype in enumerate(self._inputs)}
         arguments |= {f"tfs_v{i}": tf.resource.as_datatype_enum for i in range(len(self._variables))}
         outputs = [(t, dtype.as_datatype_enum) for t, dtype in zip(self._outputs, self._output_types, strict=True)]

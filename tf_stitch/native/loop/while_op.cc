@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "loop/interruption.h"
 #include "loop/loop_body.h"
 #include "loop/loop_flag.h"
 #include "loop/loop_spec.h"
@@ -253,6 +254,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     const LoopBody& deciding = spec_.condition_on_host ? *host : *body;
     for (std::int64_t& i = *iterations;; ++i) {
       if (cancellation != nullptr && cancellation->IsCancelled()) return absl::CancelledError("the loop was cancelled");
+      TF_RETURN_IF_ERROR(GoesOn());
       TF_RETURN_IF_ERROR(test->Point(i, deciding.latest(), deciding.inputs()));
       TF_RETURN_IF_ERROR(test->Run());
       TF_RETURN_IF_ERROR(flag.Send());

@@ -5,6 +5,7 @@
 #include "cuda/call_trial.h"
 #include "cuda/cudnn_handles.h"
 #include "cuda/nccl_library.h"
+#include "loop/interruption.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
@@ -60,6 +61,10 @@ TFS_EXPORT void tfs_fallback_subgraph_set(void* result, const char* function, st
 
 TFS_EXPORT void tfs_enable_profitability_check(std::int32_t enabled, std::int64_t series_apart_ns) {
   tf_stitch::EnableProfitabilityCheck(enabled != 0, series_apart_ns);
+}
+
+TFS_EXPORT void tfs_interrupt_loops(std::int32_t interrupted) {
+  tf_stitch::LoopsInterrupted().store(interrupted != 0);
 }
 
 TFS_EXPORT std::int64_t tfs_stat(int which) {

@@ -33,7 +33,7 @@ barrier("{op} updates a variable row by row, a row that occurs twice two times",
 barrier("{op} has as many rows as its values say", "SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin",
         "SegmentProd", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSumGrad",
         "SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", "DynamicStitch", "DynamicPartition", "Unique", "UniqueV2",
-        "UniqueWithCounts", "UniqueWithCountsV2", "Where", "Bincount", "DenseBincount")
+        "UniqueWithCounts", "UniqueWithCountsV2", "Where")
 barrier("{op} keeps a list of tensors",
         "TensorListPushBack", "TensorListPopBack", "EmptyTensorList", "TensorListFromTensor", "TensorListGetItem",
         "TensorListSetItem", "TensorListReserve", "TensorListStack", "TensorListElementShape", "TensorListLength",

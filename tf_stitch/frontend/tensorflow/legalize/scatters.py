@@ -19,6 +19,7 @@ from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import Combine
+from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.types import Dim, Shape
 
 
@@ -79,6 +80,48 @@ def _segments(ctx: NodeContext, combine: Combine, first: float) -> Node:
     n = ctx.product(ids.type.shape, "ids")
     return b.scatter(b.scalar_like(first, data), b.reshape(ids, (n,)), b.reshape(data, (n, *rest)),
                      (segments, *rest), combine, updates_first=True)
+
+
+@legalize("Bincount")
+def bincount(ctx: NodeContext) -> Node:
+    """Of all elements, whatever their axes."""
+    return _counts(ctx, (), Combine.SUM)
+
+
+@legalize("DenseBincount")
+def dense_bincount(ctx: NodeContext) -> Node:
+    """A matrix is counted row by row."""
+    shape = ctx.value(0).type.shape
+    combine = Combine.MAX if ctx.attrs.flag("binary_output") else Combine.SUM
+    return _counts(ctx, shape[:1] if len(shape) == 2 else (), combine)
+
+
+def _counts(ctx: NodeContext, batch: Shape, combine: Combine) -> Node:
+    """How often each whole number below `size` occurs, or the sum of its weights; MAX: whether it does. Larger ones
+    count nowhere; negative ones are an error on a CPU."""
+    b, values, weights = ctx.b, ctx.value(0), ctx.value(2)
+    size = ctx.dim(1, "the size of a bincount")
+    counts = (*batch, size)
+    rows, n = ctx.product(counts, "rows"), ctx.product(values.type.shape, "values")
+    _refuse_unknown(ctx, rows)
+    assert isinstance(size, int)
+    assert isinstance(rows, int)
+    if size < 0:
+        raise UnsupportedError(f"{size} for the size of a bincount: an error at run time")
+    if combine is Combine.MAX or weights.type.shape == (0,):
+        weights = b.broadcast(b.scalar_like(1, weights), values.type.shape)
+    _refuse_any_order(ctx, weights.type.dtype, combine)
+    behind, nowhere = b.scalar_like(rows, values), b.scalar_like(-1, values)
+    row = values
+    if batch:
+        first = b.iota(values.type.shape, 0, values.type.dtype)
+        row = b.add(b.mul(first, b.scalar_like(size, first)), values)
+    row = b.select(b.op(K.GREATER_EQUAL, values, b.scalar_like(size, values)), nowhere, row)
+    row = b.select(b.op(K.LESS, values, b.scalar_like(0, values)), behind, row)
+    weights = ctx.fitted(weights, values.type.shape)
+    counted = b.scatter(b.scalar_like(0, weights), b.reshape(row, (n,)), b.reshape(weights, (n,)), (rows,), combine,
+                        updates_first=True)
+    return b.reshape(counted, counts)
 
 
 @legalize("ScatterNd")
