@@ -19,7 +19,8 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_attrs import Combine
+from tf_stitch.ir.op_attrs import Combine, ConvolutionAttrs
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.ir.types import Shape, Symbol
@@ -448,7 +449,7 @@ def trained(registry: RegionRegistry, results: str, aligned: bool = True) -> Bui
 def test_a_train_step_calls_fused_attention_where_a_library_has_it(registry: RegionRegistry, has: bool, aligned: bool,
                                                                     calls: int) -> None:
     """Memory that may begin anywhere is not what the library reads."""
-    fake = registry._builder._attention = FakeCalls(has)
+    fake = registry._builder._optional = FakeCalls(has)
     for results, all_calls in (("oqkv", calls), ("o", calls // 2)):
         built = trained(registry, results, aligned)
         assert built.compiled is not None
@@ -465,7 +466,7 @@ def test_a_train_step_calls_fused_attention_where_a_library_has_it(registry: Reg
 def test_an_attention_that_a_library_refuses_is_kernels_of_ours(registry: RegionRegistry, results: str, takes: str,
                                                                 capsys: pytest.CaptureFixture[str]) -> None:
     """One call that is refused is enough; what is refused is said once, and counted for each region."""
-    fake = registry._builder._attention = FakeCalls(True, "no kernel for ", takes)
+    fake = registry._builder._optional = FakeCalls(True, "no kernel for ", takes)
     refused = takes == "" or results == "oqkv"
     for _ in range(2):
         built = trained(registry, results)
@@ -484,8 +485,44 @@ def test_an_attention_that_a_library_refuses_is_kernels_of_ours(registry: Region
 
 
 def test_a_region_without_attention_asks_for_no_library(registry: RegionRegistry) -> None:
-    fake = registry._builder._attention = FakeCalls(True)
+    fake = registry._builder._optional = FakeCalls(True)
     number = register(registry, normalised)
     registry.build(number, 0, Key(True, shapes(registry, number, 16)))
     assert not fake.asked
     assert not fake.tried
+
+
+def convolved(registry: RegionRegistry, aligned: bool = True) -> Built:
+    """Two convolutions with a bias and a rectifier behind each, and an addend behind one, on device 0."""
+    b, half = Builder(), DType.BF16
+    x = b.input("i0", half, (2, 9, 8, 4))
+    at = ConvolutionAttrs((1, 1), (1, 1), (1, 1), 1)
+    for layer in range(2):
+        y = b.convolution(OpKind.CONVOLUTION, x, b.input(f"i{2 * layer + 1}", half, (4, 3, 3, 4)), at)
+        y = b.add(y, b.input(f"i{2 * layer + 2}", half, (4,)))
+        y = b.add(y, x) if layer else y
+        x = b.maximum(y, b.scalar_like(0.0, y))
+    graph = TensorGraph("g", [("b:0", x)])
+    inputs = tuple(f"x{i}:0" for i in range(len(graph.inputs())))
+    number = registry.register(RegionGraph(graph, ("a", "b"), inputs, (), {"b:0": 0}))
+    return registry.build(number, 0, Key(aligned, shapes(registry, number, 0)))
+
+
+@pytest.mark.parametrize("refused", ["", "addend"])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_what_follows_a_convolution_is_kernels_where_a_library_refuses_it(registry: RegionRegistry, aligned: bool,
+                                                                         refused: str) -> None:
+    """One call that is refused is enough for a region. Each is tried once, those that there is no other way for not."""
+    fake = registry._builder._optional = FakeCalls(False)
+    fake.refusal = lambda device, call: (  # type: ignore[method-assign]
+        fake.tried.append((device, call)) or ("no kernel" if refused and refused in str(call) else ""))
+    built = convolved(registry, aligned)
+    assert built.compiled is not None
+    assert len(built.compiled.calls) == 2
+    assert sum("bias" in str(call.call) for call in built.compiled.calls) == (0 if refused else 2)
+    assert len(built.compiled.kernels) == (2 if refused else 0)
+    assert built.device.convolution_epilogues is not bool(refused)
+    assert [device for device, _ in fake.tried] == [0, 0]
+    fallbacks = registry._report.document()["fallbacks"]
+    assert [entry["count"] for entry in fallbacks] == ([1] if refused else [])
+    assert "what follows convolutions of region" in str(fallbacks) or not refused

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.activations import Activation
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.convolutions import ConvolutionSizes
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import OpKind as K
-from tf_stitch.libraries.cudnn import CUDNN, Convolution, ConvolutionPass
+from tf_stitch.libraries.cudnn import CUDNN, WITH_EPILOGUES, Convolution, ConvolutionPass
 from tf_stitch.libraries.registry import LIBRARIES, code_of, library_of
+from tf_stitch.planning.stitch_plan import free_nodes, make_pattern
 
 B = Builder()
 ATTRS = ConvolutionAttrs((2, 1), (1, 1), (1, 0), 2)
@@ -54,7 +57,7 @@ def test_words(which: ConvolutionPass) -> None:
     assert call == Convolution(which, DType.F16, SIZES, node.attrs)  # type: ignore[arg-type]
     assert LIBRARIES[code_of(call)] is CUDNN
     assert call.record.words(**call.members()) == [
-        int(which), 19, 2, 4, 6, 2, *(2, 9, 8), *(2, 3, 2), *(2, 5, 7), *(2, 2, 1), *(2, 1, 1), *(2, 1, 0)]
+        int(which), 19, 2, 4, 6, 2, *(2, 9, 8), *(2, 3, 2), *(2, 5, 7), *(2, 2, 1), *(2, 1, 1), *(2, 1, 0), 0, 0, 0]
     assert call.operand_bytes() == [2 * t.numel for t in (*(o.type for o in node.operands), node.type)]
     assert call.domain == (node.type.numel // node.type.dims[-1], node.type.dims[-1])
     assert call.at_hand() == call
@@ -91,7 +94,7 @@ def test_of_three_axes() -> None:
         f"convolution {which} {sizes}" for which in ("forward", "input_gradient", "filter_gradient")}
     [words] = [call.call.record.words(**call.call.members()) for call in built.calls if "forward" in str(call.call)]
     assert words == [0, 1, 2, 4, 6, 1, *(3, 5, 4, 3), *(3, 2, 3, 3), *(3, 3, 2, 5), *(3, 1, 2, 1), *(3, 2, 1, 1),
-                     *(3, 0, 1, 2)]
+                     *(3, 0, 1, 2), 0, 0, 0]
     values = random_values(graph)
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
 
@@ -106,6 +109,85 @@ def test_an_axis_that_windows_leave_as_it_is_is_none() -> None:
     assert len(built.kernels) == 3
     values = random_values(graph)
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
+
+
+FUSING = replace(H200, convolution_epilogues=True)
+
+
+def followed(dtype: DType = DType.F32, shape: tuple[int, ...] = (6,)) -> tuple[Node, Node, Node]:
+    """A convolution with a bias, an addend and a rectifier behind it, and these two operands."""
+    x, w = B.input("x:0", dtype, IMAGES), B.input("w:0", dtype, (6, 3, 2, 4))
+    root = B.convolution(K.CONVOLUTION, x, w, replace(ATTRS, groups=1))
+    bias, addend = B.input("b:0", dtype, shape), B.input("r:0", dtype, RESULTS)
+    total = B.add(addend, B.add(root, bias))
+    return B.maximum(total, B.scalar_like(0.0, total)), bias, addend
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.BF16])
+def test_words_with_what_follows(dtype: DType) -> None:
+    y, bias, addend = followed(dtype, (1, 1, 1, 6))
+    nodes = [n for n in region("g", [y]).nodes() if n.operands and n.type.dims == RESULTS]
+    assert CUDNN.match(nodes) is None
+    library = CUDNN.on(FUSING)
+    assert CUDNN.on(H200) is CUDNN
+    fused = library.match(nodes)
+    assert fused is not None
+    bound = library.bind(fused, ())
+    assert [argument for argument, _ in bound.arguments] == [*nodes[0].operands, bias, addend, y]
+    assert LIBRARIES[code_of(bound.call)] is CUDNN
+    assert bound.call.record.words(**bound.call.members())[-3:] == [1, 1, int(Activation.RELU)]
+    assert bound.call.operand_bytes() == [dtype.size * t.numel for t in (
+        *(o.type for o in nodes[0].operands), bias.type, addend.type, y.type)]
+    assert str(bound.call).endswith("padding 1x0 + addend + bias relu")
+    assert bound.call.needs == "convolution_epilogues"
+    assert Convolution(ConvolutionPass.FORWARD, dtype, SIZES, ATTRS).needs == ""
+
+
+def test_what_follows_needs_tensor_cores() -> None:
+    """Others of cuDNN's kernels for it were not timed, or take 60 times as long."""
+    precise = CUDNN.on(replace(FUSING, tf32=False))
+    for dtype, fuses in ((DType.F32, False), (DType.BF16, True)):
+        nodes = [n for n in region("g", [followed(dtype)[0]]).nodes() if n.operands and n.type.dims == RESULTS]
+        assert (precise.match(nodes) is not None) is fuses
+        assert (next(precise.extensions(nodes[0], users_of(nodes), frozenset()), None) is not None) is fuses
+    wide = [n for n in region("g", [followed(DType.F64)[0]]).nodes() if n.operands and n.type.dims == RESULTS]
+    assert CUDNN.on(FUSING).match(wide) is None
+    assert CUDNN.on(FUSING).match(wide[:1]) is not None
+
+
+def test_reference_with_what_follows() -> None:
+    rng = np.random.default_rng(0)
+    shapes = (IMAGES, (6, 3, 2, 4), (6,), RESULTS)
+    image, filters, bias, addend = operands = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    out = np.empty(RESULTS, np.float32)
+    call = Convolution(ConvolutionPass.FORWARD, DType.F32, SIZES, replace(ATTRS, groups=1), True, True, Activation.RELU)
+    call.reference([x.reshape(-1).view(np.uint8) for x in (*operands, out)])
+    bare = np.empty(RESULTS, np.float32)
+    replace(call, bias=False, addend=False, activation=Activation.NONE).reference(
+        [x.reshape(-1).view(np.uint8) for x in (image, filters, bare)])
+    np.testing.assert_allclose(out, np.maximum(bare + addend + bias, 0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+def test_a_call_takes_over_what_follows(dtype: DType) -> None:
+    graph = region("g", [followed(dtype)[0]])
+    built = compiled(graph, FUSING)
+    assert not built.kernels
+    assert [str(call.call).endswith("+ addend + bias relu") for call in built.calls] == [True]
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
+    assert len(compiled(graph, H200).kernels) == 1
+
+
+def test_what_follows_costs_what_it_reads_and_a_little() -> None:
+    graph = region("g", [followed()[0]])
+    compiler, nodes = PatternCompiler(FUSING, True), [n for n in graph.nodes() if n.type.dims == RESULTS and n.operands]
+    users, wanted = users_of(graph.nodes()), frozenset((nodes[-1],))
+    alone, all_of_it = (compiler.exact(make_pattern(some, users, wanted, free_nodes(nodes))) for some in
+                        (nodes[:1], nodes))
+    assert alone is not None
+    assert all_of_it is not None
+    assert WITH_EPILOGUES.epilogue_us < all_of_it - alone < WITH_EPILOGUES.epilogue_us + 0.5
 
 
 def test_a_tensor_beyond_32_bits_is_too_large() -> None:

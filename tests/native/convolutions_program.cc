@@ -108,6 +108,41 @@ void Run(const char* library) {
     std::printf("%s\n", stream() == kStream ? "" : ", in another stream");
   }
 
+  const auto operations = reinterpret_cast<const char* (*)()>(dlsym(fake, "fake_operations"));
+  const auto forget_operations = reinterpret_cast<void (*)()>(dlsym(fake, "fake_forget_operations"));
+  char more[5];
+  void* five[] = {&more[0], &more[1], &more[2], &more[3], &more[4]};
+  for (const bool addend : {false, true}) {
+    ConvolutionSpec fused = Spec(4, ConvolutionPass::kForward, tensorflow::DT_HALF);
+    fused.bias = true;
+    fused.addend = addend;
+    if (addend) fused.activation = Activation::kRelu;
+    forget_operations();
+    refused(fused);
+    const std::shared_ptr<DeviceCall> call = Find(fused, /*unaligned=*/4);
+    call->Run(nullptr, five, nullptr, false);
+    std::printf("%sbias:", operations());
+    for (const int name : {902, 903}) {
+      for (int i = 0; i < 4; ++i) std::printf(" %d", static_cast<int>(tensor(3, name, i)));
+    }
+    std::printf(", aligned to %d; type %d, on the way %d; arguments:", static_cast<int>(tensor(3, 900, 0)),
+                static_cast<int>(tensor(3, 901, 0)), static_cast<int>(tensor(5, 901, 0)));
+    for (int number = 0; number < (addend ? 5 : 4); ++number) {
+      std::printf(" %d", static_cast<int>(static_cast<char*>(pointer(number)) - more));
+    }
+    std::printf("\n");
+    fused.pass = ConvolutionPass::kInputGradient;
+    refused(fused);
+    fused = Spec(4, ConvolutionPass::kForward);
+    fused.addend = addend;
+    fused.activation = addend ? Activation::kNone : Activation::kRelu;
+    refused(fused);
+  }
+  spec = Spec(4, ConvolutionPass::kForward);
+  spec.bias = true;
+  spec.activation = Activation::kGelu;
+  refused(spec);
+
   const auto chosen = [&](const char* title, std::int64_t n, int type) {
     const std::shared_ptr<DeviceCall> call = Find(Spec(n, ConvolutionPass::kForward, type));
     if (call == nullptr) return;
@@ -132,6 +167,12 @@ void Run(const char* library) {
   chosen("one that fits", 15, tensorflow::DT_FLOAT);
   for (int i = 1; i < 5; ++i) note(i, 4);
   chosen("none", 16, tensorflow::DT_FLOAT);
+  forget_notes();
+  for (int i = 1; i < 5; ++i) note(i, 9);
+  chosen("one for anything", 21, tensorflow::DT_HALF);
+  spec = Spec(21, ConvolutionPass::kForward, tensorflow::DT_HALF);
+  spec.bias = true;
+  Find(spec);
   forget_notes();
   chosen("a type that there is none of", 16, tensorflow::DT_INT32);
   for (int i = 1; i < 5; ++i) needs(i, 100 * i);

@@ -28,6 +28,19 @@ refused: channels of a convolution do not fall into its groups
 arguments of pass 0: 0 1 2
 arguments of pass 1: 2 1 0
 arguments of pass 2: 0 2 1
+4 arguments
+operation 13: 0=0 1=0 751:5 752:3 753:2
+bias: 1 16 1 1 16 1 16 16, aligned to 2; type 2, on the way 0; arguments: 0 1 3 2
+refused: only a bias follows a convolution, and then more
+refused: only a bias follows a convolution, and then more
+5 arguments
+operation 13: 0=0 1=0 751:5 752:4 753:6
+operation 13: 0=0 1=0 751:6 752:3 753:7
+operation 13: 0=100 1=0 751:7 753:2
+bias: 1 16 1 1 16 1 16 16, aligned to 2; type 2, on the way 0; arguments: 0 1 4 2 3
+refused: only a bias follows a convolution, and then more
+refused: only a bias follows a convolution, and then more
+refused: a convolution with this activation
 the first one with a kernel: 1 with 0 bytes
 the first deterministic one: 2 with 0 bytes
 not one of fewer bits: 3 with 0 bytes
@@ -37,6 +50,8 @@ none of that: 4 with 0 bytes
 where all need more than there is, the least: 3 with 2000 bytes
 one that fits: 2 with 1000 bytes
 cuDNN has no kernel for a convolution of 16 x 9 x 10 x 8 by 16 filters of 3 x 2
+one for anything: 2 with 1000 bytes
+cuDNN has no kernel for a convolution of 21 x 9 x 10 x 8 by 16 filters of 3 x 2 and what follows it
 cuDNN has no convolutions of this type
 runs: 0 more live
 found again: 1
@@ -62,8 +77,8 @@ def test_convolutions_ask_for_what_they_are_free_what_they_made_and_are_tried_wh
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "fake_cudnn.cc"), "-o", str(fake)], check=True)
     sources = [HERE / "convolutions_program.cc",
                *(SOURCE_DIR / name for name in (
-                   "cuda/cudnn.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc", "cuda/cudnn_plans.cc",
-                   "cuda/gpu_timer.cc"))]
+                   "cuda/cudnn.cc", "cuda/convolution_graph.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc",
+                   "cuda/cudnn_plans.cc", "cuda/gpu_timer.cc"))]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-ffunction-sections", "-Wl,--gc-sections",
                     *(f"-I{folder}" for folder in headers), *map(str, sources), "-o", str(program), "-ldl", "-pthread"],

@@ -55,7 +55,7 @@ class PatternCompiler:
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
                  measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED,
                  templates: TemplateChoice | None = None) -> None:
-        self.libraries = target_of(device).libraries
+        self.libraries = tuple(library.on(device) for library in target_of(device).libraries)
         self.least_us = device.profile.launch_us
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}

@@ -17,6 +17,7 @@ from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.private_values import with_private_values
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
 from tf_stitch.compiler.row_updates import with_row_updates
+from tf_stitch.compiler.scaled_filters import scales_to_move
 from tf_stitch.compiler.skinny_matmuls import matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
@@ -118,7 +119,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
                           partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
                           partial(attention_copies, times=times),
                           partial(attentions_to_call, device=device, times=times),
-                          partial(matmuls_of_float8, device=device, aligned=aligned, times=times))
+                          partial(matmuls_of_float8, device=device, aligned=aligned, times=times),
+                          partial(scales_to_move, libraries=times.libraries, times=times))
     return target.passes(device, options)
 
 

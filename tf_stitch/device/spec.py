@@ -52,6 +52,7 @@ class DeviceSpec:
         async_copies: threads can copy to shared memory beside other work.
         tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
         float8_matmuls: a library multiplies float8 on tensor cores.
+        convolution_epilogues: a library has convolutions that compute what follows them.
         library_addend: time that a library call needs to read an addend, relative to a kernel's.
         fused_attention: a library has fused kernels of attentions and their gradients, whose times are known.
     """
@@ -79,6 +80,7 @@ class DeviceSpec:
     library_addend: float = 1.0
     fused_attention: bool = False
     float8_matmuls: bool = False
+    convolution_epilogues: bool = False
 
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:

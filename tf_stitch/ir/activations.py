@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 
 
 class Activation(IntEnum):
-    """Functions that matrix libraries apply to a matmul."""
+    """Functions that libraries apply to a matmul, or a convolution."""
 
     NONE = 0
     RELU = 1
@@ -38,13 +38,14 @@ _TOLERANCE = {DType.F32: 1e-6, DType.F16: 2e-4, DType.BF16: 2e-4}
 """Constants are rounded to the element type; all else is computed in float64."""
 
 
-def activation_of(value: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]
-                  ) -> tuple[Activation, tuple[Node, ...]] | None:
+def activation_of(value: Node, users: dict[Node, list[Node]], wanted: frozenset[Node],
+                  known: Collection[Activation] = tuple(FUNCTIONS)) -> tuple[Activation, tuple[Node, ...]] | None:
     """The activation that is all that becomes of `value`, with the nodes that compute it, its result last; or None.
 
     Args:
         users: of every node.
         wanted: nodes whose values are needed by themselves.
+        known: the activations in question.
     """
     if value.type.dtype not in _TOLERANCE:
         return None
@@ -56,7 +57,7 @@ def activation_of(value: Node, users: dict[Node, list[Node]], wanted: frozenset[
             return None
         inside.append(following)
         if all(u in inside for n in inside[:-1] for u in users.get(n, ())) and following.type == value.type:
-            found = _function(inside)
+            found = _function(inside, known)
             if found is not None:
                 return found, tuple(inside[1:])
     return None
@@ -67,8 +68,8 @@ def _is_function(node: Node, inside: Sequence[Node]) -> bool:
         and all(o in inside or (o.kind is OpKind.CONSTANT and o.type.numel == 1) for o in node.operands)
 
 
-def _function(nodes: Sequence[Node]) -> Activation | None:
-    """What the last of `nodes` is as a function of the first."""
+def _function(nodes: Sequence[Node], known: Collection[Activation]) -> Activation | None:
+    """Which of them the last of `nodes` is as a function of the first."""
     b = Builder()
     new: dict[Node, Node] = {nodes[0]: b.input("x", DType.F64, _SAMPLES.shape)}
     for node in nodes[1:]:
@@ -77,8 +78,8 @@ def _function(nodes: Sequence[Node]) -> Activation | None:
             make_node(node.kind, operands, node.attrs)
     values = interpret(TensorGraph("", [("y", new[nodes[-1]])]), {"x": _SAMPLES})["y"]
     tolerance = _TOLERANCE[nodes[0].type.dtype]
-    return next((a for a, f in FUNCTIONS.items()
-                 if np.allclose(values, f(_SAMPLES), rtol=tolerance, atol=tolerance)), None)
+    return next((a for a in known
+                 if np.allclose(values, FUNCTIONS[a](_SAMPLES), rtol=tolerance, atol=tolerance)), None)
 
 
 def _constant(b: Builder, node: Node) -> Node:

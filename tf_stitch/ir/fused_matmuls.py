@@ -10,10 +10,8 @@ from tf_stitch.ir.activations import Activation, activation_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of, view_of
 from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import NO_MEMORY, OpKind
 from tf_stitch.ir.strided_view import matrices_written
-
-_NO_MEMORY = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def _with_activation(call: FusedMatmul, users: dict[Node, list[Node]], wanted: f
 def _with_sum(call: FusedMatmul, add: Node) -> FusedMatmul | None:
     value = call.result
     other = add.operands[1] if add.operands[0] is value else add.operands[0]
-    if other is value or add.type != value.type or view_of(other).kind in _NO_MEMORY or _is_laid_out_anew(call):
+    if other is value or add.type != value.type or view_of(other).kind in NO_MEMORY or _is_laid_out_anew(call):
         return None
     if call.addend is None and other.type == value.type:
         return replace(call, nodes=(*call.nodes, add), addend=other)

@@ -141,3 +141,5 @@ COLLECTED = (Category.REDUCTION, Category.SCAN, Category.SCATTER)
 
 CALLED = (Category.CONTRACTION, Category.FLOAT8_CONTRACTION, Category.CONVOLUTION, Category.ATTENTION)
 """What library calls compute, from memory to memory."""
+NO_MEMORY = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
+"""Values that kernels know without reading them, and that library calls cannot read."""

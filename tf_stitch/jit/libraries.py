@@ -41,19 +41,19 @@ def scope_of(name: str, convolutions: bool = False) -> Scope:
     return scope
 
 
-class AttentionCalls(Protocol):
-    """What is known of the library that has fused kernels of attentions."""
+class OptionalCalls(Protocol):
+    """What is known of libraries whose calls regions can do without."""
 
     @property
     def has_fused_attention(self) -> bool:
-        """Whether it may be called on GPUs."""
+        """Whether one that has fused kernels of attentions may be called on GPUs."""
 
     def refusal(self, device: int, call: LibraryCall) -> str:
-        """Why it has no kernel for a call on a GPU of that ordinal; "" if it has."""
+        """Why there is no kernel for a call on a GPU of that ordinal; "" if there is."""
 
 
-class NoAttentionCalls:
-    """There is no such library."""
+class NoOptionalCalls:
+    """There are no such libraries."""
 
     has_fused_attention = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,10 @@ from tf_stitch.ir.text_format import anonymous_text, format_graph
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.expected_kernels import Expecting, expected_kernels
 from tf_stitch.jit.kernel_library import Images, KernelLibrary
-from tf_stitch.jit.libraries import AttentionCalls
+from tf_stitch.jit.libraries import OptionalCalls
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
-from tf_stitch.libraries.attention import AttentionCall
 from tf_stitch.messages import log
 from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.matmul_choice import Stitching
@@ -53,6 +52,8 @@ from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of
 
 CPU_ORDINAL = -1
+OPTIONAL = {"fused_attention": "attentions", "convolution_epilogues": "what follows convolutions"}
+"""What a library need not compute, by the member of DeviceSpec that lets it."""
 MOST_KERNELS = 48
 """That a compiler builds in one run, where nobody waits for all of them: NVRTC takes some 40 ms for each."""
 
@@ -95,12 +96,12 @@ class RegionBuilder:
 
     Args:
         behind: does what no run waits for.
-        attention: the library that may compute attentions and their gradients on GPUs.
+        optional: libraries that may compute more on GPUs than they have to.
     """
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache, plans: KernelCache,
-                 behind: Prebuilder, attention: AttentionCalls) -> None:
-        self._behind, self._attention = behind, attention
+                 behind: Prebuilder, optional: OptionalCalls) -> None:
+        self._behind, self._optional = behind, optional
         self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
         self._tuned: dict[int, TunedTemplates] = {}
@@ -240,14 +241,18 @@ class RegionBuilder:
         return Built(None, executable, words, host, device, place.aligned, self._times(place.device),
                      self._templates(place.device), (), "", compiled.seconds, images)
 
-    def _options(self, place: PlacedRegion, graph: TensorGraph | None = None) -> CompileOptions:
+    def _options(self, place: PlacedRegion, graph: TensorGraph | None = None, without: Collection[str] = ()
+                 ) -> CompileOptions:
         """Args:
-            graph: what is compiled for sizes at hand; None: for sizes that change.
+            graph: what is compiled for sizes at hand; None: for sizes that change, whose calls are not tried before.
+            without: which of OPTIONAL libraries are not to compute.
         """
         device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
-        if graph is not None and place.aligned and may_call(graph, device) and \
-                self._attention.has_fused_attention:
-            device = replace(device, fused_attention=True)
+        if graph is not None and device.queued:
+            attention = place.aligned and "fused_attention" not in without and may_call(graph, device) \
+                and self._optional.has_fused_attention
+            device = replace(device, fused_attention=attention,
+                             convolution_epilogues="convolution_epilogues" not in without)
         plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=Stitching(self._config.matmuls))
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))
@@ -315,14 +320,16 @@ class RegionBuilder:
         for node in compiled.buffers.copying:
             self._report.remark("in_place", f"region {place.number}", f"{node.loc}: all of it is copied for its rows")
 
-    def _refuses(self, place: PlacedRegion, compiled: CompiledRegion) -> bool:
-        """Whether a library has no kernel for an attention that it is to compute; says so."""
-        calls = [bound.call for bound in compiled.calls if isinstance(bound.call, AttentionCall)]
-        why = next(filter(None, (self._attention.refusal(place.device, call) for call in calls)), "")
-        if why:
-            where = f"attentions of region {place.number}"
+    def _refused_kinds(self, place: PlacedRegion, compiled: CompiledRegion) -> set[str]:
+        """Which of OPTIONAL hold a call that a library has no kernel for; says so."""
+        refused: dict[str, str] = {}
+        for call in dict.fromkeys(bound.call for bound in compiled.calls):
+            if call.needs and call.needs not in refused and (why := self._optional.refusal(place.device, call)):
+                refused[call.needs] = why
+        for kind, why in refused.items():
+            where = f"{OPTIONAL[kind]} of region {place.number}"
             self._report.fallback("library", where, why, "kernels of ours compute them")
-        return bool(why)
+        return set(refused)
 
     def _new_stem(self, number: int) -> str:
         with self._lock:
@@ -330,14 +337,16 @@ class RegionBuilder:
             return f"region_{number}_{self._compiled[number] - 1}"
 
     def _compile(self, place: PlacedRegion, graph: TensorGraph) -> Built:
-        options, stem = self._options(place, graph), self._new_stem(place.number)
+        without, stem = set[str](), self._new_stem(place.number)
+        options = self._options(place, graph)
         target = target_of(options.device)
         dump = RegionDump(self._dump, stem)
         dump.graph(graph)
         with collector_paused():
             compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
-        if options.device.fused_attention and self._refuses(place, compiled):
-            options = self._options(place)
+        while refused := self._refused_kinds(place, compiled):
+            without |= refused
+            options = self._options(place, graph, without)
             with collector_paused():
                 compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
         self._say_what_copies(place, compiled)

@@ -21,7 +21,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
-from tf_stitch.jit.libraries import AttentionCalls, NoAttentionCalls
+from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder, Traits
@@ -50,7 +50,7 @@ class RegionRegistry:
     """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump,
-                 attention: AttentionCalls | None = None) -> None:
+                 optional: OptionalCalls | None = None) -> None:
         self._config, self._report, self._dump = config, report, dump
         self._fuel = PatternFuel(config.fuel)
         self._regions: dict[int, RegionGraph] = {}
@@ -69,7 +69,7 @@ class RegionRegistry:
         self._plans = KernelCache(config.cache_dir / "plans")
         self.functions = KernelCache(config.cache_dir / "functions")
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder,
-                                      attention or NoAttentionCalls())
+                                      optional or NoOptionalCalls())
         self._said = self.cache.problem
         if self._said:
             report.fallback("cache", str(config.cache_dir), self._said, "kernels are built anew in each process")

@@ -124,6 +124,10 @@ class AttentionCall(LibraryCall):
             given, results = [*matrices[:5], sums], [*matrices[5:]]
         return [*given, *(r for r, kind in zip(results, RESULTS[self.kind], strict=True) if kind in self.wanted)]
 
+    @property
+    def needs(self) -> str:
+        return "fused_attention"
+
     def operand_bytes(self) -> list[int]:
         sums = 4 * self.batch * self.heads * self.queries
         return [sums if layout is None else self._elements(*matrices, layout) * self.dtype.size

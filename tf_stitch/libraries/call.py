@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.device.profile import DeviceProfile
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
@@ -82,6 +84,12 @@ class LibraryCall(ABC):
         """Rows and columns of the result, for reports."""
 
     @property
+    def needs(self) -> str:
+        """The member of a DeviceSpec without which regions are compiled without such calls, which a library need not
+        have a kernel for; "" if there is no other way."""
+        return ""
+
+    @property
     def nbytes(self) -> int:
         """Bytes that are read and written, each once."""
         return sum(self.operand_bytes())
@@ -119,11 +127,19 @@ class Library(ABC):
         name: of the call's code in an executable.
         record: words of each call.
         sources: of the native op that run it, below native/; those for special processors last.
+        epilogue_types: of roots whose calls compute a bias, a sum and a rectifier that follow.
+        epilogue_us: microseconds that they take for it beyond what they read.
     """
 
     name: str
     record: Record
     sources: tuple[str, ...]
+    epilogue_types: tuple[DType, ...] = ()
+    epilogue_us: float = 0.0
+
+    def on(self, device: DeviceSpec) -> Library:
+        """The calls of this library that regions of a device may hold."""
+        return self
 
     @abstractmethod
     def is_root(self, node: Node) -> bool:

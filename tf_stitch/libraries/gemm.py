@@ -176,6 +176,7 @@ class GemmLibrary(Library):
     record = GEMM_WORDS
     sources = ("op/gemm.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc", "cpu/host_gemm.cc",
                "cpu/host_blocks_baseline.cc", "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc")
+    epilogue_types = (DType.F32, DType.F16, DType.BF16)
 
     def __init__(self, strided: bool = False) -> None:
         self._strided = strided

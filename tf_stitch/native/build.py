@@ -84,7 +84,8 @@ _RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.
 _CUDA = ("cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc",
          "cuda/graph_places.cc", "cuda/call_trial.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc",
          "cuda/nccl_library.cc")
-_CUDNN = ("cuda/cudnn.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc", "cuda/cudnn_plans.cc")
+_CUDNN = ("cuda/cudnn.cc", "cuda/convolution_graph.cc", "cuda/cudnn_library.cc", "cuda/cudnn_handles.cc",
+          "cuda/cudnn_plans.cc")
 _ATTENTION = ("cuda/cudnn_attention.cc", "cuda/attention_graph.cc")
 _TOGETHER = (_WITH_TENSORFLOW, _RUNTIME, _CUDA, _CUDNN, _ATTENTION)
 STITCH_OP = Library(

@@ -61,9 +61,10 @@ def call_us(pattern: Pattern, libraries: Sequence[Library], device: DeviceSpec) 
     cores = device.processors if device.profile.per_core else 1
     library = library_of(pattern.nodes[0], libraries)
     alone = None if library is None else library.measured_us(pattern.nodes[0], device.profile)
+    extra = library.epilogue_us if library is not None and work else 0.0
     if alone is None:
         alone = estimate_us(root, device, device.processors, SATURATING_THREADS)
-    return alone + (added + work / cores) * 1e-3
+    return alone + extra + (added + work / cores) * 1e-3
 
 
 def scattered_ns(pattern: Pattern, device: DeviceSpec) -> float:

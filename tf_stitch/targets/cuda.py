@@ -40,6 +40,7 @@ from tf_stitch.transforms.matmuls_to_kernels import MatmulsToKernels
 from tf_stitch.transforms.pad_matmuls import PadMatmuls
 from tf_stitch.transforms.private_copies import PrivateCopies
 from tf_stitch.transforms.recompute import Recompute
+from tf_stitch.transforms.scales_into_filters import ScalesIntoFilters
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.transposed_results import TransposedResults
 from tf_stitch.transforms.widen_rows import WidenRows
@@ -55,6 +56,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         ConvolutionsToMatmuls(),  # before matmuls are fused
         FoldImageAxes(),  # before depthwise ones are sums
         DepthwiseToSums(options.sum_depthwise),  # before sums are split
+        ScalesIntoFilters(options.to_move),  # after convolutions became matmuls
         TransposedResults(),
         FoldBatchIntoK(),  # before sums of columns are split
         FuseSummedMatmuls(),

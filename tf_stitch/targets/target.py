@@ -21,6 +21,7 @@ from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.passes import Splitting
+from tf_stitch.transforms.scales_into_filters import ScaledResult
 
 LARGE = 1 << 28
 """Bytes that no cache holds, as the matrices of a model when their turn comes again."""
@@ -39,6 +40,7 @@ class PassOptions:
         of_float8: matmuls of a graph that a library is faster with on the float8 that their operands come from.
         for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
         to_call: attentions of a graph that a library computes, with their gradients.
+        to_move: scales of a graph's results that go into filters.
     """
 
     reuse: Reuse
@@ -49,6 +51,7 @@ class PassOptions:
     for_gradients: Callable[[TensorGraph], Sequence[Copies]]
     to_call: Callable[[TensorGraph], Sequence[FusedAttention]]
     of_float8: Callable[[TensorGraph], Collection[Node]]
+    to_move: Callable[[TensorGraph], Collection[ScaledResult]]
 
 
 @dataclass(frozen=True)

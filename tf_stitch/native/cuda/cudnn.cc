@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cuda/convolution_graph.h"
 #include "cuda/cudnn_handles.h"
 #include "cuda/cudnn_plans.h"
 #include "cuda/gpu_timer.h"
@@ -44,49 +45,23 @@ std::string Words(const ConvolutionSpec& spec) {
                                "a filter gradient of a convolution"};
   return std::string(kinds[static_cast<int>(spec.pass)]) + " of " + std::to_string(spec.n) + " x " +
          Times(spec.image) + " x " + std::to_string(spec.c) + " by " + std::to_string(spec.k) + " filters of " +
-         Times(spec.window);
+         Times(spec.window) + (spec.bias ? " and what follows it" : "");
 }
-
-int DataType(int type) {
-  switch (type) {
-    case kFloat:
-      return kDnnFloat;
-    case kDouble:
-      return kDnnDouble;
-    case kHalf:
-      return kDnnHalf;
-    case kBfloat16:
-      return kDnnBfloat16;
-    default:
-      return -1;
-  }
-}
-
-enum Role { kImage, kFilter, kResult };  // of a tensor in the convolution; of a gradient too
-
-// The role of each argument.
-constexpr Role kRoles[3][3] = {
-    {kImage, kFilter, kResult}, {kResult, kFilter, kImage}, {kImage, kResult, kFilter}};
-constexpr int kOperations[] = {kDnnForward, kDnnInputGrad, kDnnFilterGrad};
-constexpr int kAlphas[] = {kDnnForwardAlpha, kDnnInputGradAlpha, kDnnFilterGradAlpha};
-// What follows alpha among an operation's attributes.
-enum { kBeta = 1, kTheConvolution = 2, kTheFilter = 3, kTheImage = 4, kTheResult = 5 };
 
 class Convolution final : public DeviceCall {
  public:
   Convolution(const DnnLibrary& dnn, SharedHandle* handle, const ConvolutionSpec& spec, const CallSite& site, bool tf32,
               bool deterministic)
-      : dnn_(dnn), handle_(*handle), spec_(spec), site_(site), tf32_(tf32), deterministic_(deterministic),
-        settled_(deterministic) {}
+      : dnn_(dnn), handle_(*handle), spec_(spec), site_(site), tensors_(ConvolutionTensors(spec)), tf32_(tf32),
+        deterministic_(deterministic), settled_(deterministic) {}
 
   std::string Prepare() {
-    if (DataType(spec_.type) < 0) return "cuDNN has no convolutions of this type";
+    if (DnnDataType(spec_.type) < 0) return "cuDNN has no convolutions of this type";
     std::lock_guard<std::mutex> lock(handle_.mutex);
-    const Descriptor graph = Graph();
-    if (!graph.error().empty()) return graph.error();
-    for (const int mode : {kDnnModeA, kDnnModeFallback}) {
-      if (plans_.empty()) Propose(graph, mode);
-    }
+    const ConvolutionGraph graph = BuildConvolution(dnn_, handle_.handle, spec_, site_.unaligned);
+    if (!graph.error.empty()) return graph.error;
+    Propose(*graph.graph, kDnnModeA);
+    if (plans_.empty() && !spec_.bias) Propose(*graph.graph, kDnnModeFallback);
     return plans_.empty() ? "cuDNN has no kernel for " + Words(spec_) : "";
   }
 
@@ -117,78 +92,6 @@ class Convolution final : public DeviceCall {
   }
 
  private:
-  int pass() const { return static_cast<int>(spec_.pass); }
-  bool wide() const { return spec_.type == kDouble; }
-
-  // Sizes of a tensor as cuDNN names them, wherever they lie: batch or filters, channels, then what is between.
-  Sizes Dims(Role role) const {
-    const Sizes& along = role == kImage ? spec_.image : role == kFilter ? spec_.window : spec_.windows;
-    Sizes dims = role == kFilter ? Sizes{spec_.k, spec_.c / spec_.groups}
-                                 : Sizes{spec_.n, role == kImage ? spec_.c : spec_.k};
-    dims.insert(dims.end(), along.begin(), along.end());
-    return dims;
-  }
-
-  std::size_t Bytes(Role role) const {
-    std::size_t bytes = ItemBytes();
-    for (const std::int64_t size : Dims(role)) bytes *= static_cast<std::size_t>(size);
-    return bytes;
-  }
-
-  std::size_t ItemBytes() const {
-    return ElementBytes(spec_.type);
-  }
-
-  // Channels lie last. A tensor's number is its role.
-  Descriptor Tensor(Role role) const {
-    const Sizes dims = Dims(role);
-    Sizes strides(dims.size(), 1);
-    std::int64_t stride = dims[1];
-    for (std::size_t axis = dims.size() - 1; axis > 1; --axis) {
-      strides[axis] = stride;
-      stride *= dims[axis];
-    }
-    strides[0] = stride;
-    const auto at = std::find(std::begin(kRoles[pass()]), std::end(kRoles[pass()]), role) - std::begin(kRoles[pass()]);
-    const std::int64_t number = role;
-    const std::int64_t aligned = (site_.unaligned >> at & 1) == 0 ? kCallAlignment : ItemBytes();
-    const int type = DataType(spec_.type);
-    Descriptor tensor(dnn_, kDnnTensor);
-    tensor.Set(kDnnTensorDataType, kDnnIsDataType, type).Set(kDnnTensorDims, dims);
-    tensor.Set(kDnnTensorStrides, strides).Set(kDnnTensorId, kDnnIsInt64, number);
-    tensor.Set(kDnnTensorAlignment, kDnnIsInt64, aligned).Finalize();
-    return tensor;
-  }
-
-  Descriptor Graph() const {
-    Descriptor convolution(dnn_, kDnnConvolution);
-    const auto axes = static_cast<std::int64_t>(spec_.image.size());
-    const int compute = wide() ? kDnnDouble : kDnnFloat, mode = kDnnCrossCorrelation;
-    convolution.Set(kDnnConvolutionSpatialDims, kDnnIsInt64, axes)
-        .Set(kDnnConvolutionComputeType, kDnnIsDataType, compute)
-        .Set(kDnnConvolutionMode, kDnnIsConvolutionMode, mode)
-        .Set(kDnnConvolutionPrePaddings, spec_.padding)
-        .Set(kDnnConvolutionPostPaddings, spec_.padding)
-        .Set(kDnnConvolutionStrides, spec_.strides)
-        .Set(kDnnConvolutionDilations, spec_.dilations)
-        .Finalize();
-    const Descriptor image = Tensor(kImage), filter = Tensor(kFilter), result = Tensor(kResult);
-    Descriptor operation(dnn_, kOperations[pass()]);
-    const int alpha = kAlphas[pass()];
-    if (wide()) {
-      const double one = 1, zero = 0;
-      operation.Set(alpha, kDnnIsDouble, one).Set(alpha + kBeta, kDnnIsDouble, zero);
-    } else {
-      const float one = 1, zero = 0;
-      operation.Set(alpha, kDnnIsFloat, one).Set(alpha + kBeta, kDnnIsFloat, zero);
-    }
-    operation.Set(alpha + kTheConvolution, convolution).Set(alpha + kTheFilter, filter);
-    operation.Set(alpha + kTheImage, image).Set(alpha + kTheResult, result).Finalize();
-    Descriptor graph(dnn_, kDnnGraph);
-    graph.Set(kDnnGraphHandle, kDnnIsHandle, handle_.handle).Set(kDnnGraphOperations, operation).Finalize();
-    return graph;
-  }
-
   // Adds plans of the configurations that a heuristic names, the fastest by its judgement first: as many as are tried,
   // of those that fit ample scratch memory, and one that fits the usual one; or the one that needs least.
   void Propose(const Descriptor& graph, int mode) {
@@ -236,6 +139,8 @@ class Convolution final : public DeviceCall {
       return has(kDnnEngineBehaviorNotes, kDnnIsBehaviorNote, kDnnBehaviorNotes, kDnnCompiledAtRunTime);
     };
     if (!compile && compiled()) return false;
+    // What follows a convolution has another way, and an engine for anything took 60 times as long as others.
+    if (spec_.bias && noted(kDnnStrictNan)) return false;
     if (deterministic_ && noted(kDnnNondeterministic)) return false;
     if (spec_.type != kFloat) return true;
     return !noted(kDnnDownConvertsInputs) && (tf32_ || !noted(kDnnTensorCore));
@@ -246,8 +151,8 @@ class Convolution final : public DeviceCall {
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (plans_.size() < 2) return;
     std::vector<GpuTimer::Memory> hot;
-    for (int i = 0; i < 2; ++i) {
-      if ((site_.cold >> i & 1) == 0) hot.emplace_back(arguments[i], Bytes(kRoles[pass()][i]));
+    for (std::size_t i = 0; i + 1 < tensors_.size(); ++i) {
+      if ((site_.cold >> i & 1) == 0) hot.emplace_back(arguments[i], ConvolutionBytes(spec_, i));
     }
     const GpuTimer timer(stream, std::move(hot));
     float best = std::numeric_limits<float>::infinity();
@@ -262,19 +167,14 @@ class Convolution final : public DeviceCall {
   }
 
   std::string Launch(const DnnPlan& plan, CUstream stream, void* const* arguments, void* workspace) const {
-    void* pointers[3];
-    std::vector<std::int64_t> numbers;
-    for (int i = 0; i < 3; ++i) {
-      numbers.push_back(kRoles[pass()][i]);
-      pointers[i] = arguments[i];
-    }
-    return RunDnnPlan(dnn_, &handle_, plan, stream, numbers, pointers, workspace);
+    return RunDnnPlan(dnn_, &handle_, plan, stream, tensors_, arguments, workspace);
   }
 
   const DnnLibrary& dnn_;
   SharedHandle& handle_;
   const ConvolutionSpec spec_;
   const CallSite site_;
+  const std::vector<std::int64_t> tensors_;  // numbers, of arguments
   const bool tf32_, deterministic_;
   std::atomic<bool> settled_;
   std::vector<DnnPlan> plans_;
@@ -286,7 +186,7 @@ class ConvolutionCall final : public LibraryCall {
  public:
   explicit ConvolutionCall(const ConvolutionSpec& spec) : spec_(spec) {}
 
-  int arguments() const override { return 3; }
+  int arguments() const override { return 3 + spec_.bias + spec_.addend; }
 
   std::string RunOnHost(void* const*, tsl::thread::ThreadPool*) const override {
     return "convolutions on a CPU are no library's";
@@ -311,6 +211,13 @@ std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec) {
     if (along->size() != axes) throw std::invalid_argument("a convolution's sizes are of different axes");
   }
   if (axes < 2 || axes > 3) throw std::invalid_argument("a convolution of " + std::to_string(axes) + " axes");
+  const bool rectified = spec.activation == Activation::kRelu;
+  if (!rectified && spec.activation != Activation::kNone) {
+    throw std::invalid_argument("a convolution with this activation");
+  }
+  if (spec.bias ? spec.pass != ConvolutionPass::kForward : spec.addend || rectified) {
+    throw std::invalid_argument("only a bias follows a convolution, and then more");
+  }
   return std::make_shared<ConvolutionCall>(spec);
 }
 

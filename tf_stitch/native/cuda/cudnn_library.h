@@ -106,7 +106,8 @@ enum {
 enum { kDnnFloat = 0, kDnnDouble = 1, kDnnHalf = 2, kDnnInt32 = 4, kDnnBfloat16 = 9, kDnnBoolean = 11 };
 enum { kDnnCrossCorrelation = 1 };
 enum { kDnnModeFallback = 2, kDnnModeA = 3 };
-enum { kDnnTensorCore = 0, kDnnDownConvertsInputs = 1, kDnnNondeterministic = 4, kDnnNumericalNotes = 10 };
+enum { kDnnTensorCore = 0, kDnnDownConvertsInputs = 1, kDnnNondeterministic = 4 };
+enum { kDnnStrictNan = 9, kDnnNumericalNotes = 10 };
 enum { kDnnCompiledAtRunTime = 0, kDnnBehaviorNotes = 5 };
 
 // cudnnPointwiseMode_t, cudnnReduceTensorOp_t.
@@ -118,6 +119,7 @@ enum {
   kDnnExp = 13,
   kDnnLog = 15,
   kDnnIdentity = 21,
+  kDnnRelu = 100,
   kDnnNotLess = 303,
   kDnnIndex = 501,
   kDnnSelect = 601,

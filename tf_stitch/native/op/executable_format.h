@@ -47,7 +47,7 @@ enum class StepCode : std::int64_t {
   kLibraryCall = 3,
 };
 
-// Functions that matrix libraries apply to a matmul.
+// Functions that libraries apply to a matmul, or a convolution.
 enum class Activation : std::int64_t {
   kNone = 0,
   kRelu = 1,
@@ -190,7 +190,9 @@ struct GemmSpec {
 
 // A convolution of images [n, *image, c] by filters [k, *window, c / groups] to results [n, *windows, k], or a
 // gradient of it. All are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient
-// of images; or images, gradient of results, gradient of filters.
+// of images; or images, gradient of results, gradient of filters. A convolution's result is activation(convolution +
+// addend + bias), the bias a vector of k; these two are arguments before the result, the bias first. Nothing is
+// rounded in between.
 struct ConvolutionSpec {
   ConvolutionPass pass;
   int type;  // tensorflow::DataType
@@ -204,8 +206,11 @@ struct ConvolutionSpec {
   std::vector<std::int64_t> strides;
   std::vector<std::int64_t> dilations;
   std::vector<std::int64_t> padding;
+  bool bias;
+  bool addend;
+  Activation activation;
 
-  auto Tie() const { return std::tie(pass, type, n, c, k, groups, image, window, windows, strides, dilations, padding); }
+  auto Tie() const { return std::tie(pass, type, n, c, k, groups, image, window, windows, strides, dilations, padding, bias, addend, activation); }
   bool operator<(const ConvolutionSpec& other) const { return Tie() < other.Tie(); }
 
   template <typename Reader>
@@ -223,6 +228,9 @@ struct ConvolutionSpec {
     words.strides = reader.Numbers("ConvolutionSpec.strides", 1, 2147483647);
     words.dilations = reader.Numbers("ConvolutionSpec.dilations", 1, 2147483647);
     words.padding = reader.Numbers("ConvolutionSpec.padding", 0, 2147483647);
+    words.bias = reader.Ranged("ConvolutionSpec.bias", 0, 1) == 1;
+    words.addend = reader.Ranged("ConvolutionSpec.addend", 0, 1) == 1;
+    words.activation = static_cast<Activation>(reader.Ranged("ConvolutionSpec.activation", 0, 2));
     return words;
   }
 };
