@@ -63,14 +63,14 @@ def moved(*outputs: Node, device: DeviceSpec = FUSING) -> int:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_block_has_no_kernel_but_for_filters_and_biases(late: bool) -> None:
-    built = compiled(block(4, 28, 64, late=late), FUSING)
+    built = compiled(block(32, 28, 64, late=late), FUSING)
     behind = [str(call.call).split("]")[-1] for call in built.calls]
     assert [text.rpartition("nn")[2].rpartition("1x1")[2] for text in behind[:3]] == [
         " + bias relu", " + bias relu", " + bias + addend relu"]
     largest = max(n.type.numel for kernel in built.kernels for n in kernel.schedule.pattern.nodes)
     assert largest == 64 * 64 * 9, "of the filters of 3 x 3"
-    plain = compiled(block(4, 28, 64), H200)
-    assert sum(n.type.numel == 4 * 28 * 28 * 64 for kernel in plain.kernels
+    plain = compiled(block(32, 28, 64), H200)
+    assert sum(n.type.numel == 32 * 28 * 28 * 64 for kernel in plain.kernels
                for n in kernel.schedule.pattern.outputs) == 1, "behind the convolution of 3 x 3, not the matmul"
 
 
@@ -85,7 +85,7 @@ def test_regions_compute_what_they_did(sizes: tuple[int, int, int], device: Devi
 
 
 def test_what_a_kernel_reads_alone_is_not_stored_for_it() -> None:
-    x = B.input("x:0", F32, (4, 28, 28, 64))
+    x = B.input("x:0", F32, (32, 28, 28, 64))
     root = normed(convolution(x, "w", 64), "n")
     assert moved(convolution(relu(root), "v", 64)) == 1
     assert moved(relu(root)) == 1, "it is a result of the region"
@@ -96,14 +96,21 @@ def test_what_a_kernel_reads_alone_is_not_stored_for_it() -> None:
 
 def test_large_filters_of_matmuls_are_not_scaled() -> None:
     """They would be written for it; those of convolutions are turned by a kernel anyway."""
-    for window, rows, filters, expected in ((1, 7, 2048, 0), (1, 56, 256, 1), (3, 7, 512, 1)):
-        x = B.input("x:0", F32, (1, rows, rows, 512 if rows == 7 else 64))
+    for window, rows, filters, images, expected in ((1, 7, 2048, 1, 0), (1, 56, 256, 32, 1), (3, 7, 512, 64, 1)):
+        x = B.input("x:0", F32, (images, rows, rows, 512 if rows == 7 else 64))
         assert moved(convolution(relu(normed(convolution(x, "w", filters, window), "n")), "v", 8, 1, 2)) == expected
+
+
+def test_kernels_of_one_image_stay() -> None:
+    """They take little time beside calls, and calls take more for what follows."""
+    for window, rows, filters in ((1, 56, 256), (3, 28, 128), (3, 7, 512)):
+        x = B.input("x:0", F32, (1, rows, rows, 64))
+        assert moved(convolution(relu(normed(convolution(x, "w", filters, window), "n")), "v", 8, 1, 2)) == 0
 
 
 def test_convolutions_alone_keep_their_scales() -> None:
     """A library that computes nothing behind them would leave the kernel where it is."""
-    x = B.input("x:0", F32, (4, 28, 28, 64))
+    x = B.input("x:0", F32, (32, 28, 28, 64))
     y = relu(normed(convolution(x, "w", 64), "n"))
     precise = replace(FUSING, tf32=False)
     assert [moved(y, device=device) for device in (FUSING, H200, precise)] == [1, 0, 0]
