@@ -11,6 +11,7 @@ import pytest
 
 from models.zoo import module_of
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
+from tests.support.tiers import each_commit
 from tests.support.zoo_case import MODULE, Case, check_model
 
 PROGRAM = PROGRAMS / "decoding.py"
@@ -45,13 +46,16 @@ def test_tokens(plain: tuple[int, Any], environment: dict[str, str], forked: Run
         assert [loop["reason"] for loop in greedy["loops"]] == [None]
 
 
-@pytest.mark.parametrize(("model", "config", "loops"), [
-    ("decoding", "small", 2), ("llama-decoding", "small", 2), ("llama-decoding", "small_16", 2),
-    ("beam-decoding", "small", 1), ("beam-decoding", "small_16", 1)])
+LOOPS = {"decoding small": 2, "llama-decoding small": 2, "llama-decoding small_16": 2, "beam-decoding small": 1,
+         "beam-decoding small_16": 1}
+
+
+@pytest.mark.parametrize("program", each_commit([name for name in LOOPS if name.endswith("small")], LOOPS))
 @pytest.mark.timeout(600)
-def test_zoo_program(forked: Runner, tmp_path: Path, model: str, config: str, loops: int) -> None:
+def test_zoo_program(forked: Runner, tmp_path: Path, program: str) -> None:
     """Models of Keras: their loops, of likely words, of drawn ones and of beams, are one op each, and their texts
     TensorFlow's."""
+    model, config = program.split()
     texts = {}
     for stitch in ("", "1"):
         out = tmp_path / f"texts{stitch}.npz"
@@ -67,7 +71,7 @@ def test_zoo_program(forked: Runner, tmp_path: Path, model: str, config: str, lo
         else:
             np.testing.assert_array_equal(texts["1"][name], texts[""][name], err_msg=name)
     assert done.report is not None
-    assert [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]] == [None] * loops
+    assert [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]] == [None] * LOOPS[program]
     assert not done.report["fallbacks"]
 
 

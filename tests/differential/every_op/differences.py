@@ -35,6 +35,7 @@ REFUSED = {
     "the (padding|bounds of the slice) (is|are) decided at run time": "of the gradient of such a slice",
     "TopKV2 without an order": "that of the heap of TensorFlow's kernel, which is its own",
     "a float64 image between pixels": "TensorFlow rounds each of its terms to float32",
+    "there is no row": "counts of nothing",
     "a negative stride": "of the gradient of a slice",
     "an integer mean of what may be empty": "TensorFlow divides by zero",
     r"Arg(Max|Min) of bool": "rare",

@@ -21,6 +21,7 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
+from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.tilings import template_of
@@ -161,11 +162,13 @@ def test_any_row_any_cluster(rows: int, cols: int, blocks: int, threads: int, ve
     check(graph, built)
 
 
-def test_launches_are_not_shared() -> None:
-    """Another kernel's blocks would be in somebody's cluster."""
+def test_clusters_of_one_size_share_launches() -> None:
+    """Each kernel has whole ones."""
     graph = region("two", [p.softmax(x(2, 16400)), p.softmax(x(3, 16800, name="y"))])
     built = clustered(graph, "GRID,THREAD-CLUSTER_4-CTA_64-THREAD_4")
-    assert len(built.kernels) == len(built.executable.steps) == 2
+    assert (len(built.kernels), len(built.executable.steps)) == (2, 1)
+    values = random_values(graph)
+    compare(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), *reference(graph, values), "GPU")
 
 
 @pytest.mark.parametrize("barriers", [True, False])
