@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,16 @@ from tests.differential.runner import Array, Values, build_cubin, random_values,
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
 from tests.support.tiers import each_commit
+from tf_stitch.device.spec import H200, gpu_spec
 from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.matmul_tiles import TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.schedule.kernel_schedule import Origin
+from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 6e-3, F16: 6e-3, BF16: 3e-2}
@@ -112,6 +117,14 @@ def test_kernel_ir_means_the_same(graph: TensorGraph) -> None:
 
 def test_nvrtc_takes_it(graph: TensorGraph) -> None:
     build_cubin(compiled_stitched(graph))
+
+
+@pytest.mark.parametrize("rows", [16, 40])
+def test_nvrtc_takes_it_for_devices_without_clusters(rows: int, tmp_path: Path) -> None:
+    graph = region("older", [silu(in_kernel(B.dot(x("a", BF16, rows, 768), x("b", BF16, 768, 256))))])
+    built = compiled_stitched(graph, gpu_spec(H200.profile, "80"))
+    assert [kernel.schedule.family for kernel in built.kernels] == [MATMUL.name]
+    assert build_cuda(built.source, "80", KernelCache(tmp_path))
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)

@@ -107,6 +107,9 @@ template <class T> __device__ __forceinline__ T* tfs_in_block(T* own, unsigned i
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(block));
   return there;
 }
+#else  // no clusters; templates name these all the same
+__device__ __forceinline__ void tfs_cluster_started() {}
+__device__ __forceinline__ void tfs_cluster_barrier() {}
 #endif
 
 #if __CUDA_ARCH__ >= 800
