@@ -124,7 +124,7 @@ class Case:
         return np.moveaxis(value, -1, 1) if self.first else value
 
     def allowed(self, values: dict[str, Array]) -> dict[str, Array]:
-        """Error of each element of each pass: products of `terms` magnitudes summed one by one in the type that sums
+        """Error of each element of each pass: `terms` magnitudes multiplied and summed one by one in the type that sums
         are in, then rounded."""
         sums = UNIT[DType.F64 if self.dtype is DType.F64 else DType.F32]
         window, windows = (int(np.prod([getattr(a, name) for a in self.axes])) for name in ("extent", "count"))

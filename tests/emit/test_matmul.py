@@ -150,8 +150,8 @@ def test_terms_shared_by_a_cluster(dtype: DType, number: int, down: bool) -> Non
     """Each block has terms of its own, the last ones fewer, sends its sums, and finishes a part of the tile."""
     k, columns, sharers = SHARED[dtype][number]
     b = x("b", dtype, columns + 8, k) if down else x("b", dtype, k, columns + 8)
-    product = B.dot(x("a", dtype, 19, k), b, False, down)
-    graph = region("shared", [silu(B.add(product, row(x("bias", dtype, columns + 8), product)))])
+    matmul = B.dot(x("a", dtype, 19, k), b, False, down)
+    graph = region("shared", [silu(B.add(matmul, row(x("bias", dtype, columns + 8), matmul)))])
     built = compiled_stitched(graph, template=f"*[GRID-CTA_16,GRID-CLUSTER_{sharers}-CTA_{columns}];")
     assert [kernel.program.grid for kernel in built.kernels] == [4 * sharers]
     assert [kernel.program.cluster for kernel in built.kernels] == [sharers]

@@ -24,8 +24,8 @@ F32, BF16 = DType.F32, DType.BF16
 
 
 def layer(dtype: DType, rows: int = 16, terms: int = 264, columns: int = 40) -> TensorGraph:
-    product = in_kernel(B.dot(x("a", dtype, rows, terms), x("w", dtype, terms, columns)))
-    return region("layer", [silu(B.add(product, row(x("bias", dtype, columns), product)))])
+    matmul = in_kernel(B.dot(x("a", dtype, rows, terms), x("w", dtype, terms, columns)))
+    return region("layer", [silu(B.add(matmul, row(x("bias", dtype, columns), matmul)))])
 
 
 def program(graph: TensorGraph) -> k.Program:

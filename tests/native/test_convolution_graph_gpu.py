@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.native.conftest import Regions
-from tests.native.test_cudnn_gpu import TOLERANCE
+from tests.native.test_cudnn_gpu import TOLERANCE, on_gpu
 from tf_stitch.errors import TypeRuleError
 from tf_stitch.ir.activations import Activation
 from tf_stitch.ir.builder import Builder
@@ -35,11 +35,8 @@ B = Builder()
 
 @pytest.fixture(autouse=True)
 def by_tensor_cores() -> Iterator[None]:
-    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(True)
-    with tf.device("/GPU:0"):
+    with on_gpu(tf32=True):
         yield
-    tf.config.experimental.enable_tensor_float_32_execution(allowed)
 
 
 def convolution(dtype: DType, image: tuple[int, ...], filters: tuple[int, ...], stride: int = 1, padding: int = 0,

@@ -4,6 +4,7 @@ random, and both gradients."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -30,13 +31,19 @@ CASES = 16
 B = Builder()
 
 
-@pytest.fixture(autouse=True)
-def exactly() -> Iterator[None]:
+@contextmanager
+def on_gpu(tf32: bool) -> Iterator[None]:
     allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
     with tf.device("/GPU:0"):
         yield
     tf.config.experimental.enable_tensor_float_32_execution(allowed)
+
+
+@pytest.fixture(autouse=True)
+def exactly() -> Iterator[None]:
+    with on_gpu(tf32=False):
+        yield
 
 
 def random_convolution(seed: int, dtype: DType, axes: int) -> Node:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.symbolic_dims import ceil_div
+from tf_stitch.kernel_ir.cost import CLUSTER_US
 from tf_stitch.kernel_ir.matmul import WORD, MatmulShape, MatmulTiling, shared_words
 
 
@@ -44,8 +45,8 @@ MOST_SHARERS = 4
 with 8, which find place on fewer processors; in bfloat16 240, 181, 165, 167 (with one: a launch for each matmul)."""
 PROCESSOR_GBPS = 40.0
 """What a processor gets from the last cache: 36 to 40 in that decoder's matmuls, whose blocks had one each."""
-BLOCK_US, CLUSTER_US = 1.0, 0.5
-"""Of each block that a processor has, besides what it reads, and of a cluster's sums. Assumed."""
+BLOCK_US = 1.0
+"""Of each block that a processor has, besides what it reads. Assumed."""
 
 
 def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.activations import Activation, activation_of
+from tf_stitch.ir.epilogue import WithEpilogue
 from tf_stitch.ir.graph import Node, users_of, view_of
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import NO_MEMORY, OpKind
@@ -15,7 +16,7 @@ _AXES = 2
 
 
 @dataclass(frozen=True)
-class FusedConvolution:
+class FusedConvolution(WithEpilogue):
     """activation(convolution + addend + bias), the sums in any order.
 
     Attributes:
@@ -40,15 +41,6 @@ class FusedConvolution:
     @property
     def convolution(self) -> Node:
         return self.nodes[0]
-
-    @property
-    def result(self) -> Node:
-        return self.nodes[-1]
-
-    @property
-    def added(self) -> tuple[Node, ...]:
-        """Operands beside the convolution's."""
-        return tuple(x for x in (self.bias, self.addend) if x is not None)
 
 
 def fused_convolutions(convolution: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.ir.activations import Activation, activation_of
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.epilogue import WithEpilogue
 from tf_stitch.ir.graph import Node, users_of, view_of
 from tf_stitch.ir.matrices import MatrixLayout, contiguous, matrix_layout
 from tf_stitch.ir.op_kinds import NO_MEMORY, OpKind
@@ -15,7 +16,7 @@ from tf_stitch.ir.strided_view import matrices_written
 
 
 @dataclass(frozen=True)
-class FusedMatmul:
+class FusedMatmul(WithEpilogue):
     """activation(matmul + bias + addend), the sums in any order.
 
     Attributes:
@@ -34,15 +35,6 @@ class FusedMatmul:
     @property
     def matmul(self) -> Node:
         return self.nodes[0]
-
-    @property
-    def result(self) -> Node:
-        return self.nodes[-1]
-
-    @property
-    def added(self) -> tuple[Node, ...]:
-        """Operands beside the matmul's."""
-        return tuple(x for x in (self.bias, self.addend) if x is not None)
 
 
 def bare(matmul: Node) -> FusedMatmul:

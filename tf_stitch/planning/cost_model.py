@@ -18,7 +18,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
-from tf_stitch.kernel_ir.cost import INLINE_CYCLES
+from tf_stitch.kernel_ir.cost import CLUSTER_US, INLINE_CYCLES
 from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
@@ -52,8 +52,6 @@ SWEEP_LOSS = 1.1
 """What a grid loop over more than the cache holds takes longer than a launch: as many blocks as are resident start,
 wait and end together. Measured on an H200: batch norm 262144x256 218 us fused, 212 apart; softmax 64x500000 113,
 105."""
-CLUSTER_US = 0.5
-"""A cluster barrier, and sending before it. Assumed."""
 CACHE_KEPT = 0.5
 """Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards. Assumed: the
 other half went to what the phase wrote and nobody reads."""

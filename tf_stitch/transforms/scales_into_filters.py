@@ -1,7 +1,7 @@
 """The scale of an inferred batch norm goes into the filters, and its shift into the bias: what is left behind the
 convolution or matmul is a bias, which a library's call adds by the way. scale (x w + b) + s is x (scale w) + (scale b
-+ s); neither rounds more often than the other, but for the filters' own product. Source: TensorFlow's grappler does so
-for constants (constant_folding.cc, MulConvPushDown), PyTorch's fuse_conv_bn_weights."""
++ s); neither rounds more often than the other, but for scaling the filters. Source: TensorFlow's grappler does so for
+constants (constant_folding.cc, MulConvPushDown), PyTorch's fuse_conv_bn_weights."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ScaledResult:
 
     Attributes:
         root: the convolution or matmul, static.
-        nodes: sums, differences and products with numbers for each channel, the last of which is the last; reshapes
-            between; and behind the products perhaps a sum with a value of its own shape, for TensorFlow's optimizer
+        nodes: sums, differences and multiplications with numbers for each channel, the last of which is the last;
+            reshapes between; and behind these perhaps a sum with a value of its own shape, for TensorFlow's optimizer
             adds what is smaller later.
     """
 
