@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU, H200
-from tf_stitch.graph.all_reduces import ALL_REDUCE, IN_STREAMS, all_reduces_in_streams
-from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
+from tf_stitch.graph.all_reduces import ALL_REDUCE, IN_STREAMS
 from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.passes.sums_in_streams import SumsInStreams
 from tf_stitch.graph.pipeline import GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState
 
@@ -46,18 +46,14 @@ def step(devices: Sequence[str] = GPUS, *, size: int = 2, times: int = 1, merge:
 
 
 def rewritten(state: GraphState, nccl: bool = True, skip: str = "") -> tuple[GraphDef, list[str]]:
-    made = GraphDef()
-    made.CopyFrom(state.graph_def)
-    options = ClusterOptions(1, {"CPU": CPU.profile, "GPU": H200.profile},
-                             why_not=lambda name: "skipped" if name == skip else None)
-    names = all_reduces_in_streams(made, state.imported.statics, Clustering(state, options).is_free, lambda: nccl)
-    return made, names
+    """The graph, and the sums in streams."""
+    made = replace(state, device_type="GPU")
+    made = SumsInStreams(Controls(replace(StitchConfig(), skip=(skip,) if skip else ())), lambda: nccl).run(made).graph
+    return made.graph_def, [n.name for n in made.graph_def.node if n.op == ALL_REDUCE]
 
 
 def replaced(state: GraphState, nccl: bool = True, skip: str = "") -> list[str]:
-    graph, names = rewritten(state, nccl, skip)
-    assert sorted(names) == sorted(n.name for n in graph.node if n.op == ALL_REDUCE)
-    return sorted(names)
+    return sorted(rewritten(state, nccl, skip)[1])
 
 
 def test_sums_of_one_process() -> None:
@@ -117,6 +113,6 @@ def test_the_report_says_what_became_of_them() -> None:
     config = StitchConfig()
     profiles = {"CPU": CPU.profile, "GPU": H200.profile}
     for nccl, reason in ((True, IN_STREAMS), (False, "CollectiveReduceV2 has no legalisation")):
-        found = find_regions(step(), GraphOptions.by(config, "GPU", True, profiles, Controls(config)))
-        found.replaced(lambda region, device, controls: NodeDef(), lambda nccl=nccl: nccl)
+        options = GraphOptions.by(config, "GPU", True, profiles, Controls(config), lambda nccl=nccl: nccl)
+        found = find_regions(replace(step(), device_type="GPU"), options)
         assert reason in found.regions.left_out["sum_0_0"]

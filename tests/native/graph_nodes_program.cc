@@ -21,7 +21,7 @@ struct CUgraph_st {
 
 namespace {
 
-constexpr int kMemcpy = 1, kChild = 4;
+constexpr int kMemcpy = 1, kChild = 4, kEvent = 7;
 
 std::vector<std::unique_ptr<CUgraphNode_st>> all_nodes;
 std::vector<std::string> updated;
@@ -82,6 +82,12 @@ CudaDriver FakeDriver() {
   };
   driver.GraphAddChildGraphNode = [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, std::size_t, CUgraph) {
     *node = Add(graph, "graph", kChild);
+    return 0;
+  };
+  driver.GraphAddEventRecordNode = [](CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
+                                      CUevent event) {
+    *node = Add(graph, "event", kEvent, static_cast<unsigned>(reinterpret_cast<std::size_t>(event)));
+    for (std::size_t i = 0; i < count; ++i) graph->edges.emplace_back(after[i], *node, false);
     return 0;
   };
   driver.GraphExecKernelNodeSetParams = [](CUgraphExec, CUgraphNode node, const KernelNodeParams* params) {
@@ -158,6 +164,17 @@ void Update(const char* title, Recorded first, Recorded second) {
   std::printf(" | %s\n", error.c_str());
 }
 
+// Behind the ends of a launch and of what a library recorded.
+void Event(const char* title, Recorded recorded) {
+  CUgraph_st graph;
+  StepNodes first, second;
+  std::vector<void*> none;
+  std::string error = AddLaunch(&graph, Launch(true), none, &first);
+  if (error.empty()) error = AddRecorded(&graph, &recorded, &second);
+  if (error.empty()) error = AddEvent(&graph, reinterpret_cast<CUevent>(9), {&first, &second});
+  Print(title, graph, error);
+}
+
 void Run() {
   const int k = kNodeIsKernel, m = kNodeIsMemset;
   Between("one kernel", {{k}, {}});
@@ -173,6 +190,7 @@ void Run() {
   Update("new addresses", {{m, k}, {{0, 1, false}}}, {{m, k}, {{0, 1, false}}, 5});
   Update("other nodes", {{k}, {}}, {{m, k}, {{0, 1, false}}});
   Update("new addresses of a graph", {{k, k}, {}}, {{k, k}, {}});
+  Event("an event", {{k, m}, {{0, 1, false}}});
   fake.has_edges = false;
   Between("an old driver", {{k}, {}});
 }

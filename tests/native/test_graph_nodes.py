@@ -25,6 +25,7 @@ not wanted: kernel 7 kernel+ 1 kernel 7 0-1 1-2 0-2 | 0 programmatic
 new addresses: memset 5 kernel 6 |
 other nodes: | a library recorded other kernels for other addresses
 new addresses of a graph: graph |
+an event: kernel 7 kernel+ 1 memset 2 event 9 1-2 0-3 2-3 | 0 programmatic
 an old driver: kernel 7 graph 0 kernel 7 0-1 1-2 0-2 | 0 programmatic
 """
 

@@ -17,7 +17,7 @@ from tf_stitch.frontend.tensorflow.importer import device_type
 ALL_REDUCE = "StitchAllReduce"
 IN_STREAMS = "a sum over GPUs: work in their streams"
 """Why a report has it in no region."""
-_COLLECTIVE = "CollectiveReduceV2"
+COLLECTIVE = "CollectiveReduceV2"
 _INPUT, _SIZE, _GROUP, _INSTANCE = range(4)
 _TYPES = frozenset({types_pb2.DT_HALF, types_pb2.DT_BFLOAT16, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE,
                     types_pb2.DT_INT64})
@@ -34,7 +34,7 @@ def all_reduces_in_streams(graph_def: GraphDef, statics: Mapping[str, Any], is_f
         is_free: whether a node may be replaced: none in a branch or loop, none that the user wants left alone.
         has_nccl: asked if there is something to replace.
     """
-    found = [n for n in graph_def.node if n.op == _COLLECTIVE and _is_plain_sum(n) and is_free(n.name)]
+    found = [n for n in graph_def.node if n.op == COLLECTIVE and _is_plain_sum(n) and is_free(n.name)]
     groups = _groups(found, statics)
     if not groups or not has_nccl():
         return []

@@ -1,6 +1,7 @@
 """Ops of ours that stand in a rewritten graph for what a region or a loop was."""
 
-STITCH_OPS = frozenset({"StitchOp", "StitchStateOp", "StitchWhile"})
+REGIONS = frozenset({"StitchOp", "StitchStateOp"})
+STITCH_OPS = REGIONS | {"StitchWhile"}
 UPLOAD = "StitchUpload"
 OWN_OPS = STITCH_OPS | {UPLOAD}
 """Those and what stands before them, of the same regions."""

@@ -9,11 +9,11 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.graph.all_reduces import IN_STREAMS, all_reduces_in_streams
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
 from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.early_outputs import deliver_early
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.function_ends import end_on_host
 from tf_stitch.graph.held_variables import hold
@@ -26,6 +26,7 @@ from tf_stitch.graph.passes.loops_as_ops import LoopsAsOps
 from tf_stitch.graph.passes.read_sizes_from_arguments import ReadSizesFromArguments
 from tf_stitch.graph.passes.relax_constants import RelaxConstants
 from tf_stitch.graph.passes.restore_sums import RestoreSums
+from tf_stitch.graph.passes.sums_in_streams import SumsInStreams
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
 from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.uploads import upload_inputs
@@ -45,6 +46,7 @@ class GraphOptions:
         unroll: whether loops become copies of their bodies, if their length is known or a size.
         fold: of these, those whose length is a size.
         loops_as_ops: whether loops that are left run as one op each.
+        has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
         need_fallback: whether a region that cannot run as an op has to have its TensorFlow nodes at hand.
     """
 
@@ -53,10 +55,12 @@ class GraphOptions:
     unroll: bool
     loops_as_ops: bool
     fold: bool = True
+    has_nccl: Callable[[], bool] = lambda: False
     need_fallback: bool = True
 
     @staticmethod
-    def by(config: StitchConfig, device: str, native: bool, profiles: Profiles, controls: Controls) -> GraphOptions:
+    def by(config: StitchConfig, device: str, native: bool, profiles: Profiles, controls: Controls,
+           has_nccl: Callable[[], bool] = lambda: False) -> GraphOptions:
         """What the user asks for.
 
         Args:
@@ -65,7 +69,8 @@ class GraphOptions:
         """
         clusters = ClusterOptions(config.min_region, profiles, native, controls.why_not)
         loops_as_ops = native and _wanted(config.loop_op, device == "CPU" or _host_builds())
-        return GraphOptions(clusters, controls, _wanted(config.unroll, device == "GPU"), loops_as_ops)
+        return GraphOptions(clusters, controls, _wanted(config.unroll, device == "GPU"), loops_as_ops,
+                            has_nccl=has_nccl)
 
 
 def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
@@ -74,6 +79,7 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
         BranchesToSelects(),
         *loop_passes(options),
+        SumsInStreams(options.controls, options.has_nccl),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),
         AssumeEqualDimensions(),  # of sizes that no argument tells to be one
@@ -113,19 +119,15 @@ class FoundRegions:
         """Regions that need their TensorFlow nodes, and do not have them."""
         return [r for r in self.regions.regions if id(r) in self._fallbacks and self._fallbacks[id(r)] is None]
 
-    def replaced(self, make_node: MakeNode, has_nccl: Callable[[], bool] = lambda: False) -> GraphDef:
+    def replaced(self, make_node: MakeNode) -> GraphDef:
         """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
-        of the host are copied to regions on GPUs, sums over GPUs are work in their streams, the end of a function
-        waits for other GPUs on the host alone, and regions hold the variables that their function holds.
-
-        Args:
-            has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
-        """
+        of the host are copied to regions on GPUs, sums over GPUs begin before regions end, the end
+        of a function waits for other GPUs on the host alone, and regions hold the variables that their function
+        holds."""
         graph_def = self._clustering.apply(self.regions.regions, make_node)
         put_back_loops(graph_def, self.state.sized)
         upload_inputs(graph_def)
-        summed = all_reduces_in_streams(graph_def, self.state.imported.statics, self._clustering.is_free, has_nccl)
-        self.regions.left_out.update(dict.fromkeys(summed, IN_STREAMS))
+        deliver_early(graph_def)
         end_on_host(graph_def)
         hold(graph_def, self.state.preserved)
         return graph_def

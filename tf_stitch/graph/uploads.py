@@ -10,9 +10,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
-from tf_stitch.graph.own_ops import STITCH_OPS, UPLOAD
-
-_REGIONS = STITCH_OPS - {"StitchWhile"}
+from tf_stitch.graph.own_ops import REGIONS, UPLOAD
 
 
 def upload_inputs(graph_def: GraphDef) -> None:
@@ -20,7 +18,7 @@ def upload_inputs(graph_def: GraphDef) -> None:
     report it is the first one's."""
     nodes = {node.name: node for node in graph_def.node}
     made: dict[tuple[str, str], str] = {}
-    for region in [n for n in graph_def.node if n.op in _REGIONS and device_type(n.device) == "GPU"]:
+    for region in [n for n in graph_def.node if n.op in REGIONS and device_type(n.device) == "GPU"]:
         for i, dtype in enumerate(region.attr["Tin"].list.type):
             if not _on_host(nodes[producer_of(region.input[i])]):
                 continue

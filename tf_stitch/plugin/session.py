@@ -122,7 +122,8 @@ class Session:
             state = GraphState(item.graph_def, types_of, item.preserved,
                                self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type)
             options = GraphOptions.by(self._config, item.device_type, self._native is not None,
-                                      profiles(self._config.cache_dir), self._controls)
+                                      profiles(self._config.cache_dir), self._controls,
+                                      lambda: self._libraries.has_nccl)
             found = find_regions(state, options, instrument)
         except GraphLeftAloneError as error:
             reasons = {n.name: error.message for n in item.graph_def.node}
@@ -152,8 +153,7 @@ class Session:
 
         numbers = {loop.name: self._register_loop(loop, item.function, group, region_of, budget)
                    for loop in state.native}
-        rewritten = (found.replaced(make_node, lambda: self._libraries.has_nccl)
-                     if found.regions.regions or numbers else None)
+        rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
         if rewritten is not None:
             number_regions(rewritten, numbers)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))

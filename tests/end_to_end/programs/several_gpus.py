@@ -14,11 +14,11 @@ random = np.random.default_rng(0)
 X = random.standard_normal((64, 32)).astype(np.float32)
 Y = np.tanh(X @ random.standard_normal((32, 4)).astype(np.float32) / 6)
 results: dict[str, object] = {}
+strategy = tf.distribute.MirroredStrategy()  # one for all: two of them have the same numbers for their collectives
 
 
 def replicas() -> None:
     """Keras trains on both; what one replica computes, the other has to have, too."""
-    strategy = tf.distribute.MirroredStrategy()
     with strategy.scope():
         hidden = [keras.layers.Dense(48, activation="gelu"), keras.layers.LayerNormalization()]
         model = keras.Sequential([keras.Input((32,)), *hidden, keras.layers.Dense(4, activation="tanh")])
@@ -30,6 +30,18 @@ def replicas() -> None:
               for v in v]  # fmt: skip
     results["replicas_agree"] = all((a == b).all() for a, b in zip(copies[::2], copies[1::2], strict=True))
     results["predicted"] = model.predict(X, verbose=0).ravel().tolist()
+
+
+def replicas_in_buckets() -> None:
+    """As many weights as make several buckets of gradients, which are summed while others are computed."""
+    with strategy.scope():
+        hidden = [keras.layers.Dense(2048, activation="tanh") for _ in range(4)]
+        model = keras.Sequential([keras.Input((32,)), *hidden, keras.layers.Dense(4)])
+        model.compile(optimizer=keras.optimizers.SGD(1e-2, momentum=0.9), loss="mse", jit_compile=False)
+    history = model.fit(X, Y, batch_size=32, epochs=30, shuffle=False, verbose=0)
+    results["bucket_losses"] = history.history["loss"]
+    copies = [strategy.experimental_local_results(w.value) for w in model.trainable_variables]
+    results["buckets_agree"] = all((a.numpy() == b.numpy()).all() for a, b in copies)
 
 
 def a_model_over_both() -> None:
@@ -72,6 +84,7 @@ def one_function_on_each() -> None:
 
 
 replicas()
+replicas_in_buckets()
 a_model_over_both()
 one_function_on_each()
 print(json.dumps(results))

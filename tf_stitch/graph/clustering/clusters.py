@@ -69,7 +69,7 @@ class Clustering:
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
         is_function = any(n.op in ("_Arg", "_Retval", HELD_HANDLE) for n in graph_def.node)
         self._fetched = frozenset[str]() if is_function else state.preserved
-        self._min_weight, self._profiles, self._why_not = options.min_weight, options.profiles, options.why_not
+        self._min_weight, self._profiles = options.min_weight, options.profiles
         self._users = _users(imported)
         self._position = {name: i for i, name in enumerate(imported.nodes)}
         self._followers: dict[str, list[str]] = {}
@@ -130,10 +130,6 @@ class Clustering:
             return None
         assumed = self._state.assumption if region.assumes else None
         return cut_region(imported, region.members, self._wanted(region.members), assumed, shown)
-
-    def is_free(self, name: str) -> bool:
-        """Whether a node may be replaced by itself: it runs once in every step, and the user does not want it left."""
-        return self._contexts.get(name) == frozenset() and self._why_not(name) is None
 
     def _cut(self, members: tuple[str, ...]) -> RegionGraph:
         """The region of these nodes; most are the same in the next round. Errors as in cut_region."""

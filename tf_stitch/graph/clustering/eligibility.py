@@ -11,6 +11,7 @@ from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
+from tf_stitch.graph.all_reduces import ALL_REDUCE, IN_STREAMS
 from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import Node
@@ -46,6 +47,8 @@ class Eligibility:
 
     def why_not(self, node: ImportedNode) -> str | None:
         """Why no region may hold a node, or None."""
+        if node.op == ALL_REDUCE:
+            return IN_STREAMS
         if node.reason is not None or node.name in self.refused:
             return node.reason or self.refused[node.name]
         if self._contexts[node.name] and self._sure.nodes[node.name].reason is not None:

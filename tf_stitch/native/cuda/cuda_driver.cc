@@ -43,7 +43,9 @@ CudaDriver Load() {
                   Resolve(library, "cuEventSynchronize", &driver.EventSynchronize) &&
                   Resolve(library, "cuEventElapsedTime", &driver.EventElapsedTime) &&
                   Resolve(library, "cuEventDestroy_v2", &driver.EventDestroy) &&
+                  Resolve(library, "cuStreamWaitEvent", &driver.StreamWaitEvent) &&
                   Resolve(library, "cuStreamCreate", &driver.StreamCreate) &&
+                  Resolve(library, "cuStreamCreateWithPriority", &driver.StreamCreateWithPriority) &&
                   Resolve(library, "cuStreamDestroy_v2", &driver.StreamDestroy) &&
                   Resolve(library, "cuStreamBeginCapture_v2", &driver.StreamBeginCapture) &&
                   Resolve(library, "cuStreamEndCapture", &driver.StreamEndCapture) &&
@@ -56,6 +58,7 @@ CudaDriver Load() {
                   Resolve(library, "cuGraphAddMemsetNode", &driver.GraphAddMemsetNode) &&
                   Resolve(library, "cuGraphMemsetNodeGetParams", &driver.GraphMemsetNodeGetParams) &&
                   Resolve(library, "cuGraphAddChildGraphNode", &driver.GraphAddChildGraphNode) &&
+                  Resolve(library, "cuGraphAddEventRecordNode", &driver.GraphAddEventRecordNode) &&
                   Resolve(library, "cuGraphGetNodes", &driver.GraphGetNodes) &&
                   Resolve(library, "cuGraphNodeGetType", &driver.GraphNodeGetType) &&
                   Resolve(library, "cuGraphAddDependencies", &driver.GraphAddDependencies) &&

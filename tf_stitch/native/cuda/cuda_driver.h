@@ -58,6 +58,7 @@ constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionPtxVersion = 5;  // 90: made for compute capability 9.0
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kStreamNonBlocking = 1;
+constexpr int kFirstOfAllStreams = -100;  // a priority; drivers take the highest that they have
 constexpr unsigned kEventWithoutTime = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNodeCooperative = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -98,7 +99,9 @@ struct CudaDriver {
   CUresult (*EventSynchronize)(CUevent);
   CUresult (*EventElapsedTime)(float*, CUevent, CUevent);
   CUresult (*EventDestroy)(CUevent);
+  CUresult (*StreamWaitEvent)(CUstream, CUevent, unsigned);
   CUresult (*StreamCreate)(CUstream*, unsigned);
+  CUresult (*StreamCreateWithPriority)(CUstream*, unsigned, int);
   CUresult (*StreamDestroy)(CUstream);
   CUresult (*StreamBeginCapture)(CUstream, int);
   CUresult (*StreamEndCapture)(CUstream, CUgraph*);
@@ -112,6 +115,7 @@ struct CudaDriver {
                                  CUcontext);
   CUresult (*GraphMemsetNodeGetParams)(CUgraphNode, MemsetNodeParams*);
   CUresult (*GraphAddChildGraphNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph);
+  CUresult (*GraphAddEventRecordNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUevent);
   CUresult (*GraphGetNodes)(CUgraph, CUgraphNode*, std::size_t*);
   CUresult (*GraphNodeGetType)(CUgraphNode, int*);
   CUresult (*GraphAddDependencies)(CUgraph, const CUgraphNode*, const CUgraphNode*, std::size_t);

@@ -38,6 +38,20 @@ std::vector<std::vector<void*>> AllArguments(const Executable& executable, const
   return found;
 }
 
+bool Touches(const std::vector<Operand>& operands, int output) {
+  return std::any_of(operands.begin(), operands.end(), [output](const Operand& operand) {
+    return operand.space == Space::kOutput && operand.index == output;
+  });
+}
+
+// Whether a step reads or writes an output.
+bool Touches(const Step& step, int output) {
+  if (const auto* copy = std::get_if<Copy>(&step)) return Touches({copy->target, copy->source}, output);
+  if (const auto* call = std::get_if<LibraryStep>(&step)) return Touches(call->args, output);
+  const auto* launch = std::get_if<GpuLaunch>(&step);
+  return launch != nullptr && Touches(launch->args, output);
+}
+
 std::int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -94,24 +108,24 @@ bool StepGraph::Wanted(const std::vector<Step>& steps) {
 }
 
 bool StepGraph::Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-                       const RunStepOn& run) {
+                       const std::vector<int>& early, const RunStepOn& run) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (LaunchHere(context, executable, buffers, stream, run)) return true;
+    if (LaunchHere(context, executable, buffers, stream, early, run)) return true;
   }
   if (failed_) places_.Leave(this);  // not with the lock: who takes a place away waits for it
   return false;
 }
 
 bool StepGraph::LaunchHere(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-                           const RunStepOn& run) {
+                           const std::vector<int>& early, const RunStepOn& run) {
   const std::int64_t start = Now();
   if (failed_ || !held() || buffers.workspace_bytes < workspace_bytes_) return false;
   std::string error;
   const bool first = graph_ == nullptr;
   if (first) {
     context_ = context;
-    error = Make(executable, buffers, run);
+    error = Make(executable, buffers, early, run);
   }
   const bool known = error.empty() && FindKnown(buffers);
   const bool more = !known && instances_.size() < kInstances;
@@ -183,16 +197,17 @@ void StepGraph::PlaceWorkspaces(const Executable& executable) {
 }
 
 // The graph with its first instance. Where a driver refuses programmatic edges, the graph has full ones.
-std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
+std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const std::vector<int>& early,
+                            const RunStepOn& run) {
   arguments_ = AllArguments(executable, buffers);
   std::string error = CudaError("cuStreamCreate", Cuda().StreamCreate(&capture_, kStreamNonBlocking));
   std::int64_t edges = 0;
-  if (error.empty()) error = Build(executable, run, programmatic_edges, &edges);
+  if (error.empty()) error = Build(executable, early, run, programmatic_edges, &edges);
   if (!error.empty() && edges != 0) {
     counters_.Refused(error);
     DestroyGraph();
     edges = 0;
-    error = Build(executable, run, false, &edges);
+    error = Build(executable, early, run, false, &edges);
   }
   if (!error.empty()) return error;
   instances_.front().buffers = buffers;
@@ -201,8 +216,8 @@ std::string StepGraph::Make(const Executable& executable, const Buffers& buffers
   return "";
 }
 
-std::string StepGraph::Build(const Executable& executable, const RunStepOn& run, bool programmatic,
-                             std::int64_t* edges) {
+std::string StepGraph::Build(const Executable& executable, const std::vector<int>& early, const RunStepOn& run,
+                             bool programmatic, std::int64_t* edges) {
   std::string error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
   for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
     error = AddNodes(executable.steps[i], arguments_[i], workspace_[i], run, &nodes_.emplace_back());
@@ -213,7 +228,22 @@ std::string StepGraph::Build(const Executable& executable, const RunStepOn& run,
       if (error.empty()) error = AddEdge(graph_, nodes_[j], nodes_[i], programmatic, edges);
     }
   }
+  if (error.empty()) error = AddEvents(executable, early);
   return error.empty() ? Instantiate() : error;
+}
+
+std::string StepGraph::AddEvents(const Executable& executable, const std::vector<int>& early) {
+  std::string error;
+  ready_.resize(early.size());
+  for (std::size_t i = 0; error.empty() && i < early.size(); ++i) {
+    std::vector<const StepNodes*> after;
+    for (std::size_t j = 0; j < nodes_.size(); ++j) {
+      if (Touches(executable.steps[j], early[i])) after.push_back(&nodes_[j]);
+    }
+    if (ready_[i] == nullptr) error = CudaError("cuEventCreate", Cuda().EventCreate(&ready_[i], kEventWithoutTime));
+    if (error.empty()) error = AddEvent(graph_, ready_[i], after);
+  }
+  return error;
 }
 
 std::string StepGraph::AddNodes(const Step& step, std::vector<void*>& arguments, std::size_t workspace,

@@ -72,9 +72,13 @@ class StepGraph : public GraphClaim {
 
   // Launches the steps on `stream`; makes the graph on first use, and gives it the addresses of this run. False if it
   // was not launched, for one because the run has too little scratch memory: then nothing was enqueued, and the caller
-  // runs the steps one by one.
+  // runs the steps one by one. `early`: outputs that somebody may want before the graph has ended, the same ones each time.
   bool Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-              const RunStepOn& run);
+              const std::vector<int>& early, const RunStepOn& run);
+
+  // Of each of `early`, what a launch records when no step touches that output any more. To be waited for behind a
+  // launch. They stay for the life of the process: who waits may come when the graph is gone.
+  const std::vector<CUevent>& ready() const { return ready_; }
 
   void GiveUp() override;
 
@@ -93,11 +97,15 @@ class StepGraph : public GraphClaim {
   };
 
   bool LaunchHere(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-                  const RunStepOn& run);  // mutex_ is held
+                  const std::vector<int>& early, const RunStepOn& run);  // mutex_ is held
   void PlaceWorkspaces(const Executable& executable);
-  std::string Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
+  std::string Make(const Executable& executable, const Buffers& buffers, const std::vector<int>& early,
+                   const RunStepOn& run);
   // The graph of `arguments_`, and an instance of it; counts its programmatic edges.
-  std::string Build(const Executable& executable, const RunStepOn& run, bool programmatic, std::int64_t* edges);
+  std::string Build(const Executable& executable, const std::vector<int>& early, const RunStepOn& run,
+                    bool programmatic, std::int64_t* edges);
+  // Records `ready_` behind the steps that touch each of these outputs.
+  std::string AddEvents(const Executable& executable, const std::vector<int>& early);
   std::string AddNodes(const Step& step, std::vector<void*>& arguments, std::size_t workspace, const RunStepOn& run,
                        StepNodes* added);
   // Brings the instance with these addresses to the front, if there is one.
@@ -124,6 +132,7 @@ class StepGraph : public GraphClaim {
   std::vector<std::vector<int>> after_;          // edges, those between matmuls that share scratch memory included
   std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
   std::vector<StepNodes> nodes_;                 // of each step
+  std::vector<CUevent> ready_;
   Arguments arguments_;                          // as the graph was made
   std::list<Instance> instances_;                // last used first
   std::int64_t launches_ = 0;

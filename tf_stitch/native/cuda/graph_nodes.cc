@@ -169,6 +169,14 @@ std::string AddEdge(CUgraph graph, const StepNodes& before, const StepNodes& aft
   return CudaError("cuGraphAddDependencies", Cuda().GraphAddEdges(graph, &from, &to, &kProgrammaticEdge, 1));
 }
 
+std::string AddEvent(CUgraph graph, CUevent event, const std::vector<const StepNodes*>& after) {
+  std::vector<CUgraphNode> nodes;
+  for (const StepNodes* step : after) nodes.push_back(step->nodes.back());
+  CUgraphNode node = nullptr;
+  return CudaError("cuGraphAddEventRecordNode",
+                   Cuda().GraphAddEventRecordNode(&node, graph, nodes.data(), nodes.size(), event));
+}
+
 std::string UpdateLaunch(CUgraphExec exec, const StepNodes& step, const GpuLaunch& launch,
                          std::vector<void*>& arguments) {
   std::vector<void*> addresses;

@@ -30,6 +30,9 @@ std::string AddRecorded(CUgraph graph, CUgraph recorded, StepNodes* added);
 std::string AddEdge(CUgraph graph, const StepNodes& before, const StepNodes& after, bool programmatic,
                     std::int64_t* count);
 
+// An event that a launch records when these steps have ended, which need not be its last.
+std::string AddEvent(CUgraph graph, CUevent event, const std::vector<const StepNodes*>& after);
+
 // The same step with other addresses.
 std::string UpdateLaunch(CUgraphExec exec, const StepNodes& step, const GpuLaunch& launch,
                          std::vector<void*>& arguments);

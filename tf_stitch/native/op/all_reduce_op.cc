@@ -1,7 +1,11 @@
-// StitchAllReduce: the sum over the GPUs of one process, as work in TensorFlow's streams. TensorFlow's collective waits
-// for the sum on the host before anything that follows begins, so that the devices wait for the host once a step.
+// StitchAllReduce: the sum over the GPUs of one process, as work that TensorFlow's streams wait for. TensorFlow's
+// collective waits for the sum on the host before anything that follows begins, so that the devices wait for the host
+// once a step. Sums have a stream of their own on each device, beside TensorFlow's: what a region has computed early is
+// summed while the rest of the region runs.
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -9,6 +13,7 @@
 #include "cuda/nccl_library.h"
 #include "op/local_rendezvous.h"
 #include "op/placement.h"
+#include "op/ready_outputs.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -28,12 +33,14 @@ REGISTER_OP("StitchAllReduce")
     .Attr("group: string")  // its members' names: the same for all
     .Attr("size: int >= 1")
     .Attr("rank: int >= 0")
+    .Attr("bucket: int = 0")  // which of the sums that have one instance_key
+    .Attr("early: bool = false")  // the input may be there before the stream has come to its end (op/ready_outputs.h)
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::UnchangedShape);
 
-// The run of a function, the group, the instance.
-using Key = std::tuple<const void*, std::string, std::int32_t>;
+// The run of a function, the group, the instance, the bucket.
+using Key = std::tuple<const void*, std::string, std::int32_t, std::int64_t>;
 
 struct Part {
   OpKernelContext* ctx;
@@ -41,6 +48,9 @@ struct Part {
   tensorflow::CancellationToken token;
   CUstream stream;
   const Tensor* output;
+  bool early;
+
+  const void* input() const { return ctx->input(0).data(); }
 };
 
 LocalRendezvous<Key, Part>& Rendezvous() {
@@ -58,15 +68,76 @@ int NcclType(tensorflow::DataType type) {
   }
 }
 
-absl::Status DeviceOf(CUstream stream, CUdevice* device) {
-  CUcontext context = nullptr;
-  TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(stream, &context)));
-  const ScopedContext current(context);
-  return CudaStatus("cuCtxGetDevice", Cuda().CtxGetDevice(device));
+// Where a device's sums run. For the life of the process.
+struct SideStream {
+  CUdevice device = 0;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;  // recorded and waited for at once: with the lock
+};
+
+// Needs the context to be current.
+absl::Status MakeSideStream(SideStream* made) {
+  TF_RETURN_IF_ERROR(CudaStatus("cuCtxGetDevice", Cuda().CtxGetDevice(&made->device)));
+  TF_RETURN_IF_ERROR(CudaStatus("cuEventCreate", Cuda().EventCreate(&made->event, kEventWithoutTime)));
+  // A sum takes a few blocks, which other devices wait for: kernels of the backward pass let them in.
+  return CudaStatus("cuStreamCreateWithPriority",
+                    Cuda().StreamCreateWithPriority(&made->stream, kStreamNonBlocking, kFirstOfAllStreams));
 }
 
+absl::Status Follow(CUstream stream, CUstream other, CUevent event) {
+  TF_RETURN_IF_ERROR(CudaStatus("cuEventRecord", Cuda().EventRecord(event, other)));
+  return CudaStatus("cuStreamWaitEvent", Cuda().StreamWaitEvent(stream, event, 0));
+}
+
+// Lets a side stream wait for a part's input, and for who had the memory of its output before.
+absl::Status Await(const Part& part, const SideStream& side) {
+  const CUevent ready = part.early ? ReadyOutputs::Global().Take(part.input()) : nullptr;
+  if (ready == nullptr || part.output->data() != part.input()) return Follow(side.stream, part.stream, side.event);
+  return CudaStatus("cuStreamWaitEvent", Cuda().StreamWaitEvent(side.stream, ready, 0));
+}
+
+// What a node was called before its sum was cut into buckets (graph/sum_buckets.py).
+std::string UsersNode(const std::string& name) { return name.substr(0, name.rfind("/tfs_bucket_")); }
+
+class Sums {
+ public:
+  static Sums& Global() {
+    static auto* sums = new Sums;
+    return *sums;
+  }
+
+  absl::Status Give(const std::vector<Part>& parts) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<NcclPart> gpus;
+    std::vector<CUcontext> contexts;
+    for (const Part& part : parts) {
+      TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(part.stream, &contexts.emplace_back())));
+      const ScopedContext current(contexts.back());
+      SideStream& side = sides_[contexts.back()];
+      if (side.stream == nullptr) TF_RETURN_IF_ERROR(MakeSideStream(&side));
+      TF_RETURN_IF_ERROR(Await(part, side));
+      gpus.push_back({side.device, side.stream, part.input(), part.output->data()});
+    }
+    const Tensor& first = parts.front().ctx->input(0);
+    const std::string error = SumOverGpus(gpus, static_cast<std::size_t>(first.NumElements()), NcclType(first.dtype()));
+    // Also behind what failed: a part of it may be under way.
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const ScopedContext current(contexts[i]);
+      const SideStream& side = sides_[contexts[i]];
+      TF_RETURN_IF_ERROR(Follow(parts[i].stream, side.stream, side.event));
+    }
+    if (error.empty()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("tf_stitch: ", error, "; TF_STITCH_SKIP='",
+                                            UsersNode(parts.front().ctx->op_kernel().name()),
+                                            "' leaves this sum to TensorFlow"));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<CUcontext, SideStream> sides_;
+};
+
 absl::Status Sum(const std::vector<Part>& parts) {
-  std::vector<NcclPart> gpus;
   const Tensor& first = parts.front().ctx->input(0);
   for (const Part& part : parts) {
     const Tensor& input = part.ctx->input(0);
@@ -74,14 +145,8 @@ absl::Status Sum(const std::vector<Part>& parts) {
       return absl::InvalidArgumentError(absl::StrCat("the sum over devices of ", input.DebugString(0), " and ",
                                                      first.DebugString(0)));
     }
-    NcclPart gpu{0, part.stream, input.data(), part.output->data()};
-    TF_RETURN_IF_ERROR(DeviceOf(part.stream, &gpu.device));
-    gpus.push_back(gpu);
   }
-  const std::string error = SumOverGpus(gpus, static_cast<std::size_t>(first.NumElements()), NcclType(first.dtype()));
-  if (error.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("tf_stitch: ", error, "; TF_STITCH_SKIP='",
-                                          parts.front().ctx->op_kernel().name(), "' leaves this sum to TensorFlow"));
+  return Sums::Global().Give(parts);
 }
 
 void Finish(const std::vector<Part>& parts, const absl::Status& status) {
@@ -99,6 +164,8 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("group", &group_));
     OP_REQUIRES_OK(c, c->GetAttr("size", &size_));
     OP_REQUIRES_OK(c, c->GetAttr("rank", &rank_));
+    OP_REQUIRES_OK(c, c->GetAttr("bucket", &bucket_));
+    OP_REQUIRES_OK(c, c->GetAttr("early", &early_));
   }
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
@@ -109,8 +176,8 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
     const Tensor& instance = ctx->input(1);
     OP_REQUIRES_ASYNC(ctx, instance.NumElements() == 1,
                       absl::InvalidArgumentError("instance_key has to be one number"), done);
-    const Key key(ctx->rendezvous(), group_, instance.flat<std::int32_t>()(0));
-    Part part{ctx, done, tensorflow::CancellationManager::kInvalidToken, placement->stream, output};
+    const Key key(ctx->rendezvous(), group_, instance.flat<std::int32_t>()(0), bucket_);
+    Part part{ctx, done, tensorflow::CancellationManager::kInvalidToken, placement->stream, output, early_};
     const auto ticket = std::make_shared<Ticket>();
     if (tensorflow::CancellationManager* const cancellation = ctx->cancellation_manager(); cancellation != nullptr) {
       part.token = cancellation->get_cancellation_token();
@@ -132,6 +199,8 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
  private:
   std::string group_;
   int size_ = 0, rank_ = 0;
+  std::int64_t bucket_ = 0;
+  bool early_ = false;
 };
 
 REGISTER_KERNEL_BUILDER(Name("StitchAllReduce").Device(tensorflow::DEVICE_GPU).HostMemory("instance_key"), AllReduceOp);

@@ -8,6 +8,7 @@
 #include "op/region_runtime.h"
 #include "op/runtime_registry.h"
 #include "op/shape_key.h"
+#include "op/ready_outputs.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "op/scratch.h"
@@ -36,6 +37,7 @@ using tensorflow::TensorShape;
       .Attr("original: string = ''")           \
       .Attr("variable_names: list(string) = []") \
       .Attr("held: list(int) = []")            \
+      .Attr("early: list(int) = []")           \
       .SetShapeFn(OutputShapes)
 
 TFS_SIGNATURE("StitchOp");
@@ -52,6 +54,10 @@ class StitchOp final : public tensorflow::OpKernel {
     num_inputs_ = c->num_inputs() - num_variables_;
     OP_REQUIRES_OK(c, Convert(c));
     OP_REQUIRES_OK(c, KeepVariables(c));
+    OP_REQUIRES_OK(c, c->GetAttr("early", &early_));
+    for (const int output : early_) {
+      OP_REQUIRES(c, output >= 0 && output < c->num_outputs(), absl::InvalidArgumentError("early: no such output"));
+    }
     std::vector<DataType> types;
     for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
     for (int i = 0; i < c->num_outputs(); ++i) types.push_back(c->output_type(i));
@@ -62,7 +68,14 @@ class StitchOp final : public tensorflow::OpKernel {
     if (RegionRuntime* runtime = runtime_.load()) runtime->Leave();
   }
 
-  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx), def())); }
+  void Compute(OpKernelContext* ctx) override {
+    std::vector<CUevent> ready;
+    OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx, &ready), def()));
+    ready.resize(early_.size());
+    for (std::size_t i = 0; i < early_.size(); ++i) {
+      ReadyOutputs::Global().Publish(ctx->mutable_output(early_[i])->data(), ready[i]);
+    }
+  }
 
  private:
   // Of a node in a converted SavedModel, which has its kernels in a module, and its own nodes as an attribute.
@@ -101,7 +114,8 @@ class StitchOp final : public tensorflow::OpKernel {
     return kept_ == nullptr ? variables->Lookup(ctx, num_inputs_, num_variables_) : kept_->Find(ctx, variables);
   }
 
-  absl::Status Run(OpKernelContext* ctx) {
+  // `ready` gets events of the outputs that are early, if they are.
+  absl::Status Run(OpKernelContext* ctx, std::vector<CUevent>* ready) {
     TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
     TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
     VariableSet variables;
@@ -120,15 +134,15 @@ class StitchOp final : public tensorflow::OpKernel {
     ProfitabilityCheck::Turn turn = slot->check.Begin(placement.stream);
     if (turn.form == Form::kFallback) {
       const std::optional<absl::Status> status = fallback_.Run(call, *slot);
-      return status ? *status : Run(ctx);
+      return status ? *status : Run(ctx, ready);
     }
     if (turn.shadow || turn.found) {
       fallback_.Shadow(call, *slot, &turn);
-      return Run(ctx);  // variables may have changed meanwhile
+      return Run(ctx, ready);  // variables may have changed meanwhile
     }
     slot->check.Start(placement.stream, &turn);
     bool can_fall_back = false;
-    const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
+    const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, ready, &can_fall_back);
     return fallback_.AfterKernels(call, *slot, turn, status, can_fall_back);
   }
 
@@ -235,7 +249,8 @@ class StitchOp final : public tensorflow::OpKernel {
 
   // `can_fall_back`: memory was missing or launching failed, and nothing that a second attempt reads was overwritten.
   absl::Status Execute(OpKernelContext* ctx, const Placement& placement, const RegionRuntime& runtime,
-                       const Slot& slot, VariableSet* variables, bool* can_fall_back) const {
+                       const Slot& slot, VariableSet* variables, std::vector<CUevent>* ready,
+                       bool* can_fall_back) const {
     const Executable& executable = *slot.executable;
     Buffers buffers;
     bool overwrites = false;
@@ -270,7 +285,7 @@ class StitchOp final : public tensorflow::OpKernel {
                                    ctx->input(update.input).TotalBytes()));
     }
 
-    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context());
+    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context(), true, early_, ready);
     if (!launched.ok()) {
       *can_fall_back = !overwrites;
       return launched;
@@ -285,6 +300,7 @@ class StitchOp final : public tensorflow::OpKernel {
   std::int64_t region_ = 0;
   int num_inputs_ = 0;
   int num_variables_ = 0;
+  std::vector<int> early_;  // outputs that the node's readers may want before the region has ended
   std::string own_nodes_;  // a serialized FunctionDef
   std::unique_ptr<KeptVariables> kept_;  // null: they are passed
   std::vector<std::int32_t> signature_;

@@ -1,0 +1,42 @@
+"""Sums over the GPUs of this process, in buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tf_stitch.graph.all_reduces import COLLECTIVE, all_reduces_in_streams
+from tf_stitch.graph.control_context import control_contexts, frame_names
+from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.state import GraphState
+from tf_stitch.graph.sum_buckets import cut_into_buckets
+from tf_stitch.pass_manager import PassResult
+
+
+@dataclass(frozen=True)
+class SumsInStreams:
+    """Makes TensorFlow's collective sums work in the devices' streams, as graph.all_reduces says, and cuts large ones
+    into buckets, as graph.sum_buckets does.
+
+    Attributes:
+        controls: what the user lets be taken.
+        has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
+    """
+
+    controls: Controls
+    has_nccl: Callable[[], bool]
+    name: str = "sums_in_streams"
+
+    def run(self, state: GraphState) -> PassResult[GraphState]:
+        if state.device_type != "GPU" or not any(node.op == COLLECTIVE for node in state.graph_def.node):
+            return PassResult(state, False)
+        contexts = control_contexts(state.imported, frame_names(state.graph_def))
+
+        def is_free(name: str) -> bool:
+            """Whether it runs once in every step, in no branch or loop, and the user does not want it left."""
+            return contexts.get(name) == frozenset() and self.controls.why_not(name) is None
+
+        graph_def = state.copy_graph()
+        if not all_reduces_in_streams(graph_def, state.imported.statics, is_free, self.has_nccl):
+            return PassResult(state, False)
+        return PassResult(cut_into_buckets(state.with_graph(graph_def)), True)
