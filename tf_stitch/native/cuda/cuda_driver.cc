@@ -34,6 +34,7 @@ CudaDriver Load() {
                   Resolve(library, "cuMemFree_v2", &driver.MemFree) &&
                   Resolve(library, "cuMemsetD8Async", &driver.MemsetD8Async) &&
                   Resolve(library, "cuMemcpyDtoDAsync_v2", &driver.MemcpyDtoDAsync) &&
+                  Resolve(library, "cuMemcpyPeerAsync", &driver.MemcpyPeerAsync) &&
                   Resolve(library, "cuMemcpyDtoH_v2", &driver.MemcpyDtoH) &&
                   Resolve(library, "cuMemcpyDtoHAsync_v2", &driver.MemcpyDtoHAsync) &&
                   Resolve(library, "cuMemcpyHtoDAsync_v2", &driver.MemcpyHtoDAsync) &&

@@ -90,6 +90,7 @@ struct CudaDriver {
   CUresult (*MemFree)(CUdeviceptr);
   CUresult (*MemsetD8Async)(CUdeviceptr, unsigned char, std::size_t, CUstream);
   CUresult (*MemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
+  CUresult (*MemcpyPeerAsync)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, std::size_t, CUstream);
   CUresult (*MemcpyDtoH)(void*, CUdeviceptr, std::size_t);
   CUresult (*MemcpyDtoHAsync)(void*, CUdeviceptr, std::size_t, CUstream);
   CUresult (*MemcpyHtoDAsync)(CUdeviceptr, const void*, std::size_t, CUstream);

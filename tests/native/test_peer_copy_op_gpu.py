@@ -1,0 +1,38 @@
+"""Values go from one GPU to another behind what both have been given, and nobody waits for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.native.conftest import Regions
+
+GPUS = tf.config.list_physical_devices("GPU")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU")]
+
+
+@pytest.mark.parametrize("there", [0, 1])
+@pytest.mark.parametrize("shape", [(), (3, 1 << 20), (0, 4)], ids=str)
+def test_what_arrives(regions: Regions, shape: tuple[int, ...], there: int) -> None:
+    if there >= len(GPUS):
+        pytest.skip("one GPU")
+    ops = regions.library.raw_ops
+
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.device("/GPU:0"):
+            sent = ops.stitch_peer_send(input=tf.cumsum(tf.reshape(x, [-1])) if shape else x * 2.0)
+        with tf.device(f"/GPU:{there}"):
+            return ops.stitch_peer_receive(sent=sent, T=tf.float32) + 1.0
+
+    for i in range(8):
+        with tf.device("/GPU:0"):
+            x = tf.fill(shape, float(i))
+        want = np.cumsum(np.full(shape, i, np.float32)) + 1 if shape else np.float32(2 * i + 1)
+        np.testing.assert_allclose(step(x), want, rtol=1e-5)
+
+
+def test_what_nobody_has_sent(regions: Regions) -> None:
+    with tf.device("/GPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match="no StitchPeerSend has sent"):
+        regions.library.raw_ops.stitch_peer_receive(sent=tf.raw_ops.OptionalNone(), T=tf.float32)
