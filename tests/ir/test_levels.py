@@ -65,6 +65,13 @@ def test_what_is_as_large_as_a_variable_is_read_at_once() -> None:
     assert levels(B.add(dense(X, "w"), decayed)).of[decayed] == 0
 
 
+def test_a_variable_by_another_shape_is_read_where_it_is_wanted() -> None:
+    weights = B.reshape(B.variable("v", F32, (64, 1, 64)), (64, 64))
+    found = levels(B.add(dense(X, "w"), weights))
+    assert found.of[weights] == 1
+    assert found.sources[weights] == {weights.operands[0]}
+
+
 def test_sums_of_two_values_that_matmuls_gave_are_kept() -> None:
     h = dense(X, "a")
     residual = B.add(h, B.add(X, dense(h, "b")))  # of the matmul's and two values more

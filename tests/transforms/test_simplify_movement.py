@@ -37,6 +37,23 @@ def test_transposes_in_sequence_are_one() -> None:
     np.testing.assert_array_equal(interpret(result, values)["o0"], interpret(graph, values)["o0"])
 
 
+@pytest.mark.parametrize(("shape", "first", "between", "second", "kinds"), [
+    ((3, 5, 8, 1), (2, 3, 0, 1), (8, 3, 5), (1, 2, 0), ["input", "reshape"]),  # filters of a depthwise convolution
+    ((3, 5, 1, 8), (3, 0, 1, 2), (8, 3, 5), (1, 2, 0), ["input", "reshape"]),
+    ((3, 5, 8), (2, 0, 1), (8, 3, 5, 1), (1, 2, 0, 3), ["input", "reshape"]),
+    ((3, 5, 8, 1), (2, 3, 0, 1), (8, 3, 5), (2, 1, 0), ["input", "transpose", "reshape", "transpose"]),
+    ((3, 5, 8, 1), (2, 3, 0, 1), (8, 5, 3), (1, 2, 0), ["input", "transpose", "reshape", "transpose"])])
+def test_transposes_that_undo_each_other(shape: tuple[int, ...], first: tuple[int, ...], between: tuple[int, ...],
+                                         second: tuple[int, ...], kinds: list[str]) -> None:
+    """Axes of one element may come or go in between."""
+    x = B.input("x:0", F32, shape)
+    graph = region("g", [B.transpose(B.reshape(B.transpose(x, first), between), second)])
+    result = SimplifyMovement().run(graph).graph
+    assert [n.kind.value for n in result.nodes()] == kinds
+    values = random_values(graph)
+    np.testing.assert_array_equal(interpret(result, values)["o0"], interpret(graph, values)["o0"])
+
+
 def test_movement_that_stays() -> None:
     p = SimplifyMovement()
     assert kinds(p, B.transpose(X, (1, 0))) == ["transpose"]

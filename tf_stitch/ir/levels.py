@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.ir.graph import Node, users_of
+from tf_stitch.ir.graph import Node, users_of, view_of
 from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 
@@ -64,7 +64,7 @@ def find_levels(nodes: Sequence[Node], separates: Callable[[Node], bool], wanted
         found = sources[node]
         if _is_repeated(node):
             found = frozenset[Node]().union(*(sources[o] for o in node.operands if o.type.numel != 1))
-        if len(found) <= MOST_SOURCES and _waits(node, found, levels):
+        if len(found) <= MOST_SOURCES and (_is_variable(node) or _waits(node, found, levels)):
             sources[node] = found
         elif any(of[user] > of[node] for user in users[node]):
             kept.add(node)
@@ -78,6 +78,11 @@ def _is_repeated(node: Node) -> bool:
     if isinstance(node.attrs, TransposeAttrs):  # rows that stay rows are read as fast in another order
         return node.attrs.perm[-1:] == (node.type.rank - 1,)
     return node.category is Category.ELEMENTWISE or node.kind in _REPEATED_MOVEMENT
+
+
+def _is_variable(node: Node) -> bool:
+    """A variable by another shape, which is no more than where to read."""
+    return node.kind is OpKind.RESHAPE and view_of(node).kind is OpKind.VARIABLE
 
 
 def _waits(node: Node, found: Collection[Node], levels: Levels) -> bool:

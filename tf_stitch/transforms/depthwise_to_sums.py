@@ -72,7 +72,9 @@ def _image_gradient(node: Node, z: ConvolutionSizes, attrs: ConvolutionAttrs, in
     if around is None:
         return None
     seen = _seen(b, gradient, around, around, WindowsAttrs(z.image, z.window, (1, 1), attrs.dilations))
-    return _summed(b, seen, _weights(b, _turned(b, filters, z), z), node, in_rows)
+    weights = _weights(b, filters, z)
+    turned = b.slice(weights, (*(extent - 1 for extent in z.window), 0), (-1, -1, 1), weights.type.dims)
+    return _summed(b, seen, turned, node, in_rows)  # turned last: the library's order is undone then
 
 
 def _convolution_of_gradient(node: Node, attrs: ConvolutionAttrs) -> Node | None:

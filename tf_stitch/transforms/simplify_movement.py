@@ -17,14 +17,16 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class SimplifyMovement:
-    """Reshape of reshape, transpose of transpose, slice of slice, slice of one operand of a concat, movement that moves
-    nothing, casts to the same type; matmuls read transposed matrices as they are stored."""
+    """Reshape of reshape, transpose of transpose, transposes that undo each other, slice of slice, slice of one operand
+    of a concat, movement that moves nothing, casts to the same type; matmuls read transposed matrices as they are
+    stored."""
 
     name: str = "simplify_movement"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _slice_of_slice,
-                               _slice_of_concat, _broadcast_of_broadcast, _broadcast_operand, _dot_of_transpose))
+        return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _transposed_back,
+                               _slice_of_slice, _slice_of_concat, _broadcast_of_broadcast, _broadcast_operand,
+                               _dot_of_transpose))
 
 
 def _no_movement(node: Node) -> Node | None:
@@ -53,6 +55,23 @@ def _transpose_of_transpose(node: Node) -> Node | None:
         return None
     outer_perm, inner_perm = cast(TransposeAttrs, node.attrs).perm, cast(TransposeAttrs, inner.attrs).perm
     return Builder(node.loc).transpose(inner.operands[0], [inner_perm[p] for p in outer_perm])
+
+
+def _transposed_back(node: Node) -> Node | None:
+    """Transposes that undo each other, between which axes of one element come or go: filters of a depthwise convolution
+    that were turned for a library."""
+    if not isinstance(node.attrs, TransposeAttrs) or node.operands[0].kind is not OpKind.RESHAPE:
+        return None
+    between, [inner] = node.operands[0], node.operands[0].operands
+    if not isinstance(inner.attrs, TransposeAttrs):
+        return None
+    source, given = inner.operands[0], inner.type.shape
+    if _longer_than_one(between.type.shape) != _longer_than_one(given):
+        return None
+    came_from = iter([axis for axis in inner.attrs.perm if source.type.shape[axis] != 1])
+    at = [None if size == 1 else next(came_from) for size in between.type.shape]
+    order = [axis for axis in (at[p] for p in node.attrs.perm) if axis is not None]
+    return Builder(node.loc).reshape(source, node.type.shape) if order == sorted(order) else None
 
 
 def _slice_of_slice(node: Node) -> Node | None:
