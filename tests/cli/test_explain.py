@@ -72,6 +72,12 @@ def test_every_op_has_a_kernel_or_a_reason(document: Document) -> None:
     assert ops["m"].why == "MatMul is a library call"
 
 
+def test_a_region_says_what_is_transposed_beside_its_convolutions(document: Document) -> None:
+    document["builds"][1]["convolutions"] = "3 convolutions, no transpose beside them"
+    [graph] = graphs(document)
+    assert any("region 0" in line and "3 convolutions, no transpose beside them" in line for line in table(graph))
+
+
 def test_an_op_without_a_kernel_says_whose_value_it_has() -> None:
     nodes = [node("x", "_Arg", [], reason="an argument"), node("c", "Const", [], reason="a constant"),
              node("e", "Exp", [0], 0), node("e2", "Exp", [0], 0), node("i", "Identity", [3], 0),

@@ -19,6 +19,7 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.report.entries import BuildEntry, EdgeEntry, KernelEntry, LaunchEntry, TuneEntry
+from tf_stitch.report.transposes import transposes_beside_convolutions
 from tf_stitch.report.without_kernel import without_kernel
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.schedule.composition import Composition, compositions
@@ -61,7 +62,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, *calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes,
-                     compiled.executable.live_bytes, idle)
+                     compiled.executable.live_bytes, idle, _convolutions(compiled))
     numbers = _pattern_numbers(compiled.plan)
     predicted = {program: round(predict_us(program, device), 3)  # equal layers have equal programs
                  for program in {kernel.program for kernel in compiled.kernels}}
@@ -99,6 +100,11 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             edges=_edges(_followed(call.nodes), own_names),
             predicted_us=predicted_call, measured_us=None, bytes=int(call.call.nbytes), scratch_bytes=0, shared_bytes=0,
             chosen_by="library")
+
+
+def _convolutions(compiled: CompiledRegion) -> str:
+    found = transposes_beside_convolutions(compiled)
+    return str(found) if found.convolutions else ""
 
 
 def _compositions(schedule: KernelSchedule, together: Sequence[Program]) -> list[str]:

@@ -245,6 +245,7 @@ class BuildEntry:
         arena_bytes: device memory for what one kernel hands to another.
         live_bytes: of that, what has to be there at one time: no arena for these kernels could be smaller.
         without_kernel: why no kernel is theirs -> TensorFlow nodes of the region.
+        convolutions: how many there are, and kernels beside them that do no more than transpose; "" without any.
     """
 
     region: int
@@ -257,6 +258,7 @@ class BuildEntry:
     arena_bytes: int
     live_bytes: int
     without_kernel: dict[str, list[str]]
+    convolutions: str = ""
 
 
 @dataclass(frozen=True)

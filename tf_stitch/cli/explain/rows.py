@@ -73,6 +73,7 @@ class Region:
         problem: why there is no executable.
         loop: its part in a loop that runs as one op; None without.
         is_whole_loop: it is the loop, which has no executable of its own.
+        convolutions: its convolutions and transposes beside them, in words; "" without any.
     """
 
     number: int
@@ -91,6 +92,7 @@ class Region:
     problem: str | None
     loop: str | None = None
     is_whole_loop: bool = False
+    convolutions: str = ""
 
     @property
     def predicted_us(self) -> float:
@@ -253,7 +255,7 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
                   entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
                   build["live_bytes"], entry["cuda_graphs"], _check(document, number), problem, loop,
-                  is_whole_loop)  # fmt: skip
+                  is_whole_loop, build.get("convolutions", ""))  # fmt: skip
 
 
 def _loop(document: Document, region: int) -> tuple[str | None, bool]:

@@ -47,6 +47,8 @@ def region_facts(region: Region) -> list[str]:
         parts.append(f"{len(region.kernels) - calls} kernels")
     if calls:
         parts.append(f"{calls} library calls")
+    if region.convolutions:
+        parts.append(region.convolutions)
     if region.kernels:
         parts.append(f"{micros(region.predicted_us)} predicted")
     if region.measured_us is not None:
