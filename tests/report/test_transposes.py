@@ -78,9 +78,10 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     keras.mixed_precision.set_global_policy("float32")
 
 
-@pytest.mark.parametrize(("name", "mode", "policy"), each_commit(QUICK, CASES))
-def test_no_image_is_transposed_beside_a_convolution(name: str, mode: str, policy: str) -> None:
+@pytest.mark.parametrize("case", each_commit(QUICK, CASES), ids="-".join)
+def test_no_image_is_transposed_beside_a_convolution(case: tuple[str, str, str]) -> None:
     """TensorFlow puts channels first for float32, and last for halves."""
+    name, mode, policy = case
     keras.mixed_precision.set_global_policy(policy)
     network = vision.network(unet(32, (16, 32)), ((32, 32, 3), ()), keras.losses.mean_squared_error) \
         if name == "UNet" else vision.build(name, 64, classes=10)
