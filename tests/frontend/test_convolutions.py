@@ -221,7 +221,8 @@ def test_a_batch_of_unknown_size() -> None:
           specs=[tf.TensorSpec((None, 5, 6, 2)), tf.TensorSpec((3, 3, 2, 4))])
 
 
-RELU = {("BiasAdd",): lambda y: y, ("BiasAdd", "Relu"): tf.nn.relu, ("BiasAdd", "Relu6"): tf.nn.relu6}
+RELU = {("BiasAdd",): lambda y: y, ("BiasAdd", "Relu"): tf.nn.relu, ("BiasAdd", "Relu6"): tf.nn.relu6,
+        ("BiasAdd", "Elu"): tf.nn.elu, ("BiasAdd", "LeakyRelu"): tf.nn.leaky_relu, ("BiasAdd", "_MklSwish"): tf.nn.silu}
 
 
 @pytest.mark.parametrize("fused", RELU, ids="+".join)
@@ -237,7 +238,8 @@ def test_fused_by_the_remapper(fused: tuple[str, ...]) -> None:
 
 def test_fused_with_what_we_do_not_know() -> None:
     values = {"x": images(2, 6, 5, 3), "w": images(3, 3, 3, 4), "b": images(4)}
-    assert import_fused(("BiasAdd", "Elu"), values).nodes["fused"].reason == "_FusedConv2D with BiasAdd, Elu"
+    for fused in (("BiasAdd", "Selu"), ("BiasAdd", "Relu", "Relu"), ("Relu",), ("BiasAdd", "Add"), ("FusedBatchNorm",)):
+        assert import_fused(fused, values).nodes["fused"].reason == f"_FusedConv2D with {', '.join(fused)}"
 
 
 def import_fused(fused: tuple[str, ...], values: dict[str, Any]) -> Any:
@@ -252,6 +254,7 @@ def import_fused(fused: tuple[str, ...], values: dict[str, Any]) -> Any:
     node.attr["strides"].list.i.extend([1, 1, 1, 1])
     node.attr["fused_ops"].list.s.extend(name.encode() for name in fused)
     node.attr["num_args"].i = 1
+    node.attr["leakyrelu_alpha"].f = 0.2
     node.attr["TArgs"].list.type.append(tf.float32.as_datatype_enum)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")

@@ -91,7 +91,7 @@ def matmuls() -> Iterator[Case]:
             yield Case("Einsum", {"inputs": [ramp(left, dtype), ramp(right, dtype, 3)]}, {"equation": equation},
                        f"{dtype.value} {equation}", **close)
     for dtype in kernel_types("_FusedMatMul", "T"):
-        for name in ("", "Relu", "Tanh", "Sigmoid"):
+        for name in ("", "Relu", "Tanh", "Sigmoid", "Relu6", "Elu", "LeakyRelu"):
             fused = ["BiasAdd", *([name] if name else [])]
             x, y = ramp((3, 5), dtype), ramp((5, 4), dtype)
             yield Case("_FusedMatMul", {"a": x, "b": y, "args": [ramp((4,), dtype)]}, {"fused_ops": fused},

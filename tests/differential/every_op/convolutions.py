@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,13 +49,23 @@ def convolutions() -> Iterator[Case]:
                 yield Case(f"DepthwiseConv2dNativeBackprop{name}", {**inputs, "out_backprop": y}, attrs, title,
                            gradient=False, **CLOSE)
     yield from _of_volumes()
+    yield from _fused_by_the_remapper()
+
+
+ACTIVATIONS = ("Relu", "Relu6", "Elu", "LeakyRelu")
+
+
+def _fused_by_the_remapper() -> Iterator[Case]:
     for dtype in (DType.F32, DType.F64):  # its kernel is registered for halves, too, and refuses them
-        for name in ("", "Relu", "Relu6"):
-            inputs = {"input": ramp((2, 5, 6, 3), dtype), "filter": ramp((3, 2, 3, 4), dtype, 3),
-                      "args": [ramp((4,), dtype)], "host_args": []}
-            fused = {"fused_ops": ["BiasAdd", *([name] if name else [])], "num_args": 1}
-            yield Case("_FusedConv2D", inputs, SETTINGS["same"] | fused, f"{dtype.value} {name}".strip(),
-                       gradient=False, **CLOSE)
+        for fused in itertools.product(("BiasAdd", "FusedBatchNorm"), ("", *ACTIVATIONS)):
+            args = [ramp((4,), dtype)]
+            if fused[0] == "FusedBatchNorm":
+                args += [ramp((4,), dtype, 3), ramp((4,), dtype, 5), np.abs(ramp((4,), dtype, 2))]
+            inputs = {"input": ramp((2, 5, 6, 3), dtype), "filter": ramp((3, 2, 3, 4), dtype, 3), "args": args,
+                      "host_args": []}
+            yield Case("_FusedConv2D", inputs,
+                       SETTINGS["same"] | {"fused_ops": [name for name in fused if name], "num_args": len(args)},
+                       f"{dtype.value} {' '.join(fused)}", gradient=False, **CLOSE)
 
 
 VOLUMES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {

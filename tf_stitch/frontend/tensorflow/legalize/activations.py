@@ -7,11 +7,14 @@ closed unit is NaN.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import ml_dtypes
 
+from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
@@ -28,10 +31,13 @@ def _negative(ctx: NodeContext, x: Node) -> Node:
     return ctx.b.op(K.LESS, x, ctx.b.scalar_like(0, x))
 
 
+def _relu(b: Builder, x: Node) -> Node:
+    return b.maximum(x, b.scalar_like(0, x))
+
+
 @legalize("Relu")
 def relu(ctx: NodeContext) -> Node:
-    x = ctx.value(0)
-    return ctx.b.maximum(x, ctx.b.scalar_like(0, x))
+    return _relu(ctx.b, ctx.value(0))
 
 
 @legalize("ReluGrad")
@@ -40,10 +46,13 @@ def relu_grad(ctx: NodeContext) -> Node:
     return ctx.b.mul(dy, ctx.b.cast(_positive(ctx, x), dy.type.dtype))
 
 
+def _relu6(b: Builder, x: Node) -> Node:
+    return b.minimum(_relu(b, x), b.scalar_like(6, x))
+
+
 @legalize("Relu6")
 def relu6(ctx: NodeContext) -> Node:
-    x = ctx.value(0)
-    return ctx.b.minimum(ctx.b.maximum(x, ctx.b.scalar_like(0, x)), ctx.b.scalar_like(6, x))
+    return _relu6(ctx.b, ctx.value(0))
 
 
 @legalize("Relu6Grad")
@@ -53,17 +62,26 @@ def relu6_grad(ctx: NodeContext) -> Node:
     return ctx.b.mul(dy, ctx.b.cast(inside, dy.type.dtype))
 
 
+def _swish(b: Builder, x: Node) -> Node:
+    return b.mul(x, b.op(K.SIGMOID, x))
+
+
 @legalize("_MklSwish")
 def swish(ctx: NodeContext) -> Node:
     """x sigmoid(x), as TensorFlow's remapper writes it for oneDNN."""
-    x = ctx.value(0)
-    return ctx.b.mul(x, ctx.b.op(K.SIGMOID, x))
+    return _swish(ctx.b, ctx.value(0))
+
+
+def _leaky_relu(ctx: NodeContext, x: Node, alpha: str) -> Node:
+    """Args:
+        alpha: the attribute that has the slope below zero.
+    """
+    return ctx.b.select(_positive(ctx, x), x, ctx.b.mul(x, ctx.b.scalar_like(ctx.attrs.real(alpha), x)))
 
 
 @legalize("LeakyRelu")
 def leaky_relu(ctx: NodeContext) -> Node:
-    x = ctx.value(0)
-    return ctx.b.select(_positive(ctx, x), x, ctx.b.mul(x, ctx.b.scalar_like(ctx.attrs.real("alpha"), x)))
+    return _leaky_relu(ctx, ctx.value(0), "alpha")
 
 
 @legalize("LeakyReluGrad")
@@ -72,10 +90,13 @@ def leaky_relu_grad(ctx: NodeContext) -> Node:
     return ctx.b.select(_positive(ctx, x), dy, ctx.b.mul(dy, ctx.b.scalar_like(ctx.attrs.real("alpha"), dy)))
 
 
+def _elu(ctx: NodeContext, x: Node) -> Node:
+    return ctx.b.select(_negative(ctx, x), ctx.b.op(K.EXPM1, x), x)
+
+
 @legalize("Elu")
 def elu(ctx: NodeContext) -> Node:
-    x = ctx.value(0)
-    return ctx.b.select(_negative(ctx, x), ctx.b.op(K.EXPM1, x), x)
+    return _elu(ctx, ctx.value(0))
 
 
 @legalize("EluGrad")
@@ -131,3 +152,40 @@ def softsign(ctx: NodeContext) -> Node:
 def softsign_grad(ctx: NodeContext) -> Node:
     b, (dy, x) = ctx.b, ctx.pair()
     return b.div(dy, b.square(b.add(b.op(K.ABS, x), b.scalar_like(1, x))))
+
+
+def _hard_swish(b: Builder, x: Node) -> Node:
+    return b.mul(x, b.mul(_relu6(b, b.add(x, b.scalar_like(3, x))), b.scalar_like(1 / 6, x)))
+
+
+def _gelu(b: Builder, x: Node) -> Node:
+    return _half_of_both(b, x, b.op(K.ERF, b.mul(x, b.scalar_like(math.sqrt(0.5), x))))
+
+
+def _gelu_by_tanh(b: Builder, x: Node) -> Node:
+    cube = b.mul(b.mul(b.square(x), x), b.scalar_like(0.044715, x))
+    return _half_of_both(b, x, b.op(K.TANH, b.mul(b.add(x, cube), b.scalar_like(math.sqrt(2 / math.pi), x))))
+
+
+def _half_of_both(b: Builder, x: Node, part: Node) -> Node:
+    """x (1 + part) / 2."""
+    return b.mul(b.mul(x, b.scalar_like(0.5, x)), b.add(part, b.scalar_like(1, x)))
+
+
+_FUSED: dict[str, Callable[[NodeContext, Node], Node]] = {
+    "Relu": lambda ctx, x: _relu(ctx.b, x), "Relu6": lambda ctx, x: _relu6(ctx.b, x), "Elu": _elu,
+    "LeakyRelu": lambda ctx, x: _leaky_relu(ctx, x, "leakyrelu_alpha"), "Tanh": lambda ctx, x: ctx.b.op(K.TANH, x),
+    "Sigmoid": lambda ctx, x: ctx.b.op(K.SIGMOID, x), "GeluExact": lambda ctx, x: _gelu(ctx.b, x),
+    "GeluApproximate": lambda ctx, x: _gelu_by_tanh(ctx.b, x), "_MklSwish": lambda ctx, x: _swish(ctx.b, x),
+    "_FusedHardSwish": lambda ctx, x: _hard_swish(ctx.b, x)}
+
+
+def fused_activation(ctx: NodeContext, x: Node, name: str) -> Node:
+    """An activation that TensorFlow's remapper put behind another op, by its name in `fused_ops`.
+
+    Raises:
+        UnsupportedError: none of that name is known.
+    """
+    if name not in _FUSED:
+        raise UnsupportedError(f"{ctx.op} with {', '.join(ctx.attrs.strings('fused_ops'))}")
+    return _FUSED[name](ctx, x)

@@ -4,11 +4,10 @@ from tf_stitch.frontend.tensorflow.registry import barrier
 from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
 
 barrier("{op} is a library call",
-        "SparseMatMul", "_MklMatMul", "_FusedConv3D", "_FusedDepthwiseConv2dNative", "CudnnRNN", "CudnnRNNV2",
+        "SparseMatMul", "_MklMatMul", "_FusedConv3D", "CudnnRNN", "CudnnRNNV2",
         "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3", "FFT", "IFFT", "RFFT", "IRFFT",
         "FFT2D", "IFFT2D", "Cholesky", "MatrixInverse", "Svd", "Qr")
-barrier("{op} is made by TensorFlow for a library call that does an activation along", "_FusedBatchNormEx",
-        "_FusedBatchNormGradEx")
+barrier("{op} is made by TensorFlow for a library call that does an activation along", "_FusedBatchNormGradEx")
 barrier("{op} is a pooling library call", "MaxPoolWithArgmax", "MaxPoolGradGrad")
 barrier("{op} bounds a branch or a loop",
         "Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefMerge", "RefSwitch",

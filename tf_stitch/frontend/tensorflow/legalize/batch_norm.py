@@ -83,6 +83,21 @@ def batch_norm_v3(ctx: NodeContext) -> list[Node | None]:
     return [*_forward(ctx), None if _for_cudnn(ctx) else ctx.b.constant(0, DType.F32)]
 
 
+@legalize("_FusedBatchNormEx")
+def batch_norm_and_activation(ctx: NodeContext) -> list[Node | None]:
+    """What Grappler's remapper makes of a batch norm, a relu behind it, and perhaps a sum in between."""
+    if _for_cudnn(ctx):
+        raise UnsupportedError("_FusedBatchNormEx leaves to its gradient what cuDNN alone knows")
+    [y, *others], activation = _forward(ctx), ctx.attrs.string("activation_mode")
+    if y is None or activation not in ("Identity", "Relu"):
+        raise UnsupportedError(f"_FusedBatchNormEx with {activation}")
+    if ctx.attrs.integer("num_side_inputs"):
+        y = ctx.b.add(y, ctx.value(5))
+    if activation == "Relu":
+        y = ctx.b.maximum(y, ctx.b.scalar_like(0, y))
+    return [y, *others, ctx.b.constant(0, DType.F32)]
+
+
 @legalize("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 def batch_norm_grad(ctx: NodeContext) -> list[Node | None]:
     """Training: dx = scale r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))), r = 1 / sqrt(var + epsilon).

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.activations import fused_activation
 from tf_stitch.frontend.tensorflow.legalize.bias import channel_axis, per_channel
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -91,7 +92,7 @@ def _padded(ctx: NodeContext, x: Node, window: _Windows) -> Node:
 
 def _is_depthwise(ctx: NodeContext) -> bool:
     """Filters [r, s, c, m] are m for each channel then, otherwise [*window, c / groups, k]."""
-    return ctx.op.startswith("Depthwise")
+    return "Depthwise" in ctx.op
 
 
 def _groups(ctx: NodeContext, channels: Dim, filter_size: Shape) -> int:
@@ -174,18 +175,30 @@ def filter_grad(ctx: NodeContext) -> Node:
 
 @legalize("_FusedConv2D", library=True, convolution=True)
 def fused_convolution(ctx: NodeContext) -> Node:
-    """What Grappler's remapper makes of a convolution and what follows it: a bias, a sum, an activation."""
-    fused = ctx.attrs.strings("fused_ops")
-    adds = fused[1:2] == ("Add",)
-    rest = fused[2 if adds else 1:]
-    if fused[:1] != ("BiasAdd",) or len(rest) > 1 or any(name not in ("Relu", "Relu6") for name in rest) \
-            or ctx.attrs.integer("num_args") != 1 + adds:
-        raise UnsupportedError(f"_FusedConv2D with {', '.join(fused) or 'nothing'}")
-    b, out = ctx.b, _convolution(ctx)
-    out = b.add(out, per_channel(b, ctx.value(2), 4, channel_axis(ctx, 4)))
+    """What Grappler's remapper makes of a convolution and what follows it."""
+    return _followed(ctx)
+
+
+@legalize("_FusedDepthwiseConv2dNative", library=True, convolution=True, kernels=True)
+def fused_depthwise_convolution(ctx: NodeContext) -> Node:
+    return _followed(ctx)
+
+
+def _followed(ctx: NodeContext) -> Node:
+    """A convolution, then a bias and perhaps a sum, or an inferred batch norm, then perhaps an activation."""
+    first, *rest = ctx.attrs.strings("fused_ops") or ("nothing",)
+    adds = first == "BiasAdd" and rest[:1] == ["Add"]
+    count = {"BiasAdd": 1 + adds, "FusedBatchNorm": 4}.get(first)
+    if count != ctx.attrs.integer("num_args") or len(rest) > 1 + adds:
+        raise UnsupportedError(f"{ctx.op} with {', '.join((first, *rest))}")
+    b, axis = ctx.b, channel_axis(ctx, 4)
+    out, args = _convolution(ctx), [per_channel(b, ctx.value(2 + i), 4, axis) for i in range(count - adds)]
+    if first == "BiasAdd":
+        out = b.add(out, args[0])
+    else:
+        scale, offset, mean, variance = args
+        factor = b.mul(b.op(K.RSQRT, b.add(variance, b.scalar_like(ctx.attrs.real("epsilon"), variance))), scale)
+        out = b.add(b.mul(b.sub(out, mean), factor), offset)
     if adds:
         out = b.add(out, ctx.value(3))
-    for name in rest:
-        out = b.maximum(out, b.scalar_like(0, out))
-        out = b.minimum(out, b.scalar_like(6, out)) if name == "Relu6" else out
-    return out
+    return fused_activation(ctx, out, rest[-1]) if len(rest) > adds else out

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.activations import fused_activation
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.types import Dim, Shape
 
 _DTYPES = (DType.F16, DType.BF16, DType.F32, DType.F64)
@@ -33,17 +33,14 @@ def matmul(ctx: NodeContext) -> Node:
 
 @legalize("_FusedMatMul", library=True)
 def fused_matmul(ctx: NodeContext) -> Node:
-    """What Grappler's remapper makes of a matmul and what follows it: bias, then an activation."""
-    fused = ctx.attrs.strings("fused_ops")
-    activation = {("BiasAdd",): None, ("BiasAdd", "Relu"): K.MAXIMUM, ("BiasAdd", "Tanh"): K.TANH,
-                  ("BiasAdd", "Sigmoid"): K.SIGMOID}
-    if fused not in activation:
-        raise UnsupportedError(f"_FusedMatMul with {', '.join(fused) or 'nothing'}")
+    """What Grappler's remapper makes of a matmul and what follows it: bias, then an activation or an addend."""
+    first, *rest = ctx.attrs.strings("fused_ops") or ("nothing",)
+    if first != "BiasAdd" or len(rest) > 1:
+        raise UnsupportedError(f"_FusedMatMul with {', '.join((first, *rest))}")
     out = ctx.b.add(_plain_matmul(ctx), ctx.value(2))
-    kind = activation[fused]
-    if kind is K.MAXIMUM:
-        return ctx.b.maximum(out, ctx.b.scalar_like(0, out))
-    return out if kind is None else ctx.b.op(kind, out)
+    if rest == ["Add"]:
+        return ctx.b.add(out, ctx.value(3))
+    return fused_activation(ctx, out, rest[0]) if rest else out
 
 
 @legalize("_MklFusedBatchMatMulV2", library=True)
