@@ -15,7 +15,7 @@ from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gel
 from tests.support.tiers import each_commit
 from tf_stitch.device.spec import H200, gpu_spec
 from tf_stitch.families.matmul import MATMUL
-from tf_stitch.families.matmul_tiles import TILES
+from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -75,8 +75,40 @@ def odd(dtype: DType) -> list[Node]:
     return [B.mul(silu(product), x("y", dtype, 35, 19))]
 
 
+def cut(product: Node, gates: int) -> list[Node]:
+    """Equal parts of a result's columns."""
+    rows, columns = product.type.shape
+    return [B.slice(product, (0, i * columns // gates), (1, 1), (rows, columns // gates)) for i in range(gates)]
+
+
+def sigmoid(v: Node) -> Node:
+    return B.op(OpKind.SIGMOID, v)
+
+
+def lstm(dtype: DType, m: int = 40, k: int = 72, units: int = 24, down: bool = False) -> list[Node]:
+    """The states that a cell leaves, of one matmul's four gates."""
+    w = x("w", dtype, 4 * units, k) if down else x("w", dtype, k, 4 * units)
+    product = B.dot(x("h", dtype, m, k), w, False, down)
+    product = B.mul(product, p.const(1 / 16, product))
+    product = B.add(B.add(product, x("given", dtype, m, 4 * units)), row(x("bias", dtype, 4 * units), product))
+    into, forget, new, out = cut(product, 4)
+    state = B.add(B.mul(sigmoid(forget), x("c", dtype, m, units)), B.mul(sigmoid(into), B.op(OpKind.TANH, new)))
+    hidden = B.mul(sigmoid(out), B.op(OpKind.TANH, state))
+    return [state, B.reshape(hidden, (1, m, units))]
+
+
+def gru(dtype: DType, m: int = 40, k: int = 72, units: int = 24) -> list[Node]:
+    """A cell that resets behind the matmul; the gates of what is given are cut out of a tensor in memory."""
+    product = B.dot(x("h", dtype, m, k), x("w", dtype, k, 3 * units))
+    update, reset, new = cut(B.mul(product, p.const(1 / 16, product)), 3)
+    its_update, its_reset, its_new = cut(x("given", dtype, m, 3 * units), 3)
+    update, reset = sigmoid(B.add(update, its_update)), sigmoid(B.add(reset, its_reset))
+    new = B.op(OpKind.TANH, B.add(its_new, B.mul(reset, new)))
+    return [B.add(B.mul(update, x("before", dtype, m, units)), B.sub(new, B.mul(update, new)))]
+
+
 MAKERS = {maker.__name__: maker for maker in (scaled_gelu, swiglu, transposed, computed, normalised, heads, several,
-                                              summed, odd)}
+                                              summed, odd, lstm, gru)}
 
 
 @pytest.fixture(scope="module", params=[f"{name} {dtype.value}" for name in MAKERS for dtype in (F32, BF16)]
@@ -137,6 +169,60 @@ def test_every_tile(tile: tuple[int, int], dtype: DType) -> None:
     assert [kernel.schedule.mapping.grid for kernel in built.kernels] == [4]
     values, wanted = wanted_of(graph)
     check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+
+
+@pytest.mark.parametrize("tile", FEW_ROWS, ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_every_tile_of_few_rows(tile: tuple[int, int], dtype: DType) -> None:
+    """As above, of a matmul that has few rows."""
+    test_every_tile(tile, dtype)
+
+
+CELLS = {(16, 32): [(F32, 1, False), (BF16, 2, False)], (32, 64): [(F32, 4, True), (BF16, 2, False)],
+         (32, 32): [(F32, 2, False), (BF16, 2, True)], (64, 64): [(F32, 2, False)], (128, 64): [(F32, 1, False)]}
+"""Tiles of a cell's matmul: types, blocks that share one, and whether the weights lie by columns."""
+
+
+@pytest.mark.parametrize(("tile", "dtype", "sharers", "down"), [(tile, *case) for tile in CELLS for case in CELLS[tile]],
+                         ids=str)
+def test_gates_of_a_cell_are_finished_together(tile: tuple[int, int], dtype: DType, sharers: int, down: bool) -> None:
+    """A block has the same columns of each gate. Rows and columns are cut off at the last tiles."""
+    rows, columns = tile
+    units = columns // 4 + 8
+    graph = region("cell", lstm(dtype, rows + 8, 520, units, down))
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-{_cluster(sharers)}CTA_{columns}];")
+    kernel, = built.kernels
+    assert (kernel.program.grid, kernel.program.cluster) == (2 * -(-units // (columns // 4)) * sharers, sharers)
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+    check(graph, run_kernel_ir(graph, built, values), wanted)
+    build_cubin(built)
+
+
+@pytest.mark.parametrize(("tile", "sharers"), [((32, 48), 2), ((64, 96), 4)], ids=str)
+def test_three_gates(tile: tuple[int, int], sharers: int) -> None:
+    graph = region("cell", gru(F32, tile[0] + 8, 520, tile[1] // 3 + 8))
+    template = f"*[GRID-CTA_{tile[0]},GRID-{_cluster(sharers)}CTA_{tile[1]}];"
+    kernel, = (built := compiled_stitched(graph, template=template)).kernels
+    assert kernel.program.cluster == sharers
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+    check(graph, run_kernel_ir(graph, built, values), wanted)
+
+
+def test_a_result_that_is_needed_whole_is_not_cut() -> None:
+    """It would have to be written at several places by one thread: the library multiplies."""
+    product = B.dot(x("h", F32, 40, 72), x("w", F32, 72, 96))
+    left, right = cut(product, 2)
+    graph = region("whole", [product, B.mul(sigmoid(left), right)])
+    built = compiled_stitched(graph)
+    assert all(len(kernel.schedule.pattern.outputs) == 1 for kernel in built.kernels)
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+
+
+def _cluster(sharers: int) -> str:
+    return f"CLUSTER_{sharers}-" if sharers > 1 else ""
 
 
 SHARED = {F32: [(520, 32, 4), (1096, 16, 2), (1096, 64, 4)], BF16: [(528, 16, 2), (2056, 16, 4), (2056, 64, 2)]}

@@ -3,6 +3,7 @@ kernel of ours multiplies by tensor cores (transforms/matmuls_to_kernels.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node, TensorGraph, collect
@@ -18,6 +19,11 @@ from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 MOST_TERMS = 4096
 """Of such a matmul: the blocks of a cluster read all terms of their columns, whatever the model says of the whole
 device."""
+MOST_REPEATED_ROWS = 128
+"""Of a matmul that a recurrent layer repeats (see `_repeated`) a kernel of ours may have so many. MOST_ROWS leaves all of
+more rows to the library, as before 2026-11-27."""
+REPEATED = 4
+"""Matmuls with one matrix that are taken for the steps of a recurrent layer."""
 SURELY = 0.97
 """Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
 was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102."""
@@ -34,15 +40,28 @@ def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
 
 
 def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Those matmuls of few rows that a kernel of ours multiplies in surely less time than a library. Matmuls of an
-    attention that becomes a kernel stay."""
-    found = {node for node in graph.nodes() if _has_few_rows(node) and _multiplies_faster(node, times)}
+    """Those matmuls of few rows that a kernel of ours multiplies in surely less time than a library, and of some more
+    rows those that a recurrent layer repeats. Matmuls of an attention that becomes a kernel stay."""
+    few = [node for node in graph.nodes() if _has_few_rows(node, MOST_REPEATED_ROWS)]
+    repeated = _repeated(few)
+    few = [node for node in few if node in repeated or _has_few_rows(node, MOST_ROWS)]
+    found = {node for node in few if _multiplies_faster(node, times)}
     return found and found - matmuls_of_attentions(graph, times)
 
 
-def _has_few_rows(node: Node) -> bool:
+def _has_few_rows(node: Node, most: int) -> bool:
     return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands) \
-        and 0 < node.type.dims[-2] <= MOST_ROWS and not changes(node) and terms_of(node) <= MOST_TERMS
+        and 0 < node.type.dims[-2] <= most and not changes(node) and terms_of(node) <= MOST_TERMS
+
+
+def _repeated(matmuls: Sequence[Node]) -> set[Node]:
+    """Those that multiply one matrix with several others: steps of a recurrent layer that wait for each other, since
+    those of the rows of one tensor have become one (transforms/batch_row_matmuls.py). Their kernel is compiled once,
+    and what it saves is saved in each step."""
+    groups: dict[tuple[object, ...], list[Node]] = {}
+    for node in matmuls:
+        groups.setdefault((node.operands[1], node.attrs, node.type.dims), []).append(node)
+    return {node for group in groups.values() if len(group) >= REPEATED for node in group}
 
 
 def _multiplies_faster(matmul: Node, times: PatternTimes) -> bool:

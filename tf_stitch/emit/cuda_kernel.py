@@ -313,7 +313,7 @@ class CudaKernel(CFamily):
                                            ("load_b", shape.b, stmt.b_place, stmt.load_b)):
             if operand.place is None:
                 yield from self._element_function(name, stmt.values, operand.vector, place, body)
-        yield from self._element_function("finish", stmt.results, shape.vector, stmt.place, stmt.finish)
+        yield from self._element_function("finish", stmt.results, shape.finished, stmt.place, stmt.finish)
         loads = [name if operand.place is None else "0" for name, operand in (("load_a", shape.a), ("load_b", shape.b))]
         given = ["thread", "(int)block", *arguments, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
         yield f"  {MATMUL}<Constants>::run({', '.join(given)});"

@@ -14,8 +14,9 @@
 //
 // C (emit/matmul.py writes it): Element, Barrier; MATRICES, M, N, K; ROWS, COLUMNS, WORDS, ROW_WARPS, COLUMN_WARPS, PARTS,
 // SHARERS, STAGES; AHEAD, whether prefetch was called before;
-// VECTOR: columns that are finished at a time; A and B: EXTENT of the tile beside terms, WHOLE of the matrix, ALONG_TERMS,
-// VECTOR, LINE (words in shared memory), PLAIN, MATRIX_STEP, LINE_STEP (elements in memory).
+// VECTOR: neighbouring columns that are finished at a time; GATES: equal parts of the columns, of each of which a block
+// has the same ones, and a thread finishes the same vector; A and B: EXTENT of the tile beside terms, WHOLE of the matrix,
+// GATES (of a: 1), ALONG_TERMS, VECTOR, LINE (words in shared memory), PLAIN, MATRIX_STEP, LINE_STEP (elements in memory).
 
 template <class C> struct tfs_matmul {
   using E = typename C::Element;
@@ -28,7 +29,8 @@ template <class C> struct tfs_matmul {
   static constexpr int STEPS = (C::K + TURN - 1) / TURN;
   static constexpr int WARP_ROWS = C::ROWS / C::ROW_WARPS, WARP_COLUMNS = C::COLUMNS / C::COLUMN_WARPS;
   static constexpr int DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;  // instructions of a warp
-  static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, TILES_ACROSS = (C::N + C::COLUMNS - 1) / C::COLUMNS;
+  static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, GATE = C::COLUMNS / C::GATES;
+  static constexpr int GATE_COLUMNS = C::N / C::GATES, TILES_ACROSS = (GATE_COLUMNS + GATE - 1) / GATE;
   static constexpr int TOGETHER = 8;  // rows of tiles whose columns are gone through together: they share operands
   static constexpr int RESULT_LINE = C::COLUMNS + 8;
 
@@ -52,6 +54,14 @@ template <class C> struct tfs_matmul {
     // Line and chunk of the whole matrix for vector number i of the tile at `first` beside terms and at `term`; whether
     // it is there.
     static __device__ __forceinline__ bool place(int i, int first, int term, int& line, int& chunk) {
+      if constexpr (O::GATES > 1) {
+        constexpr int OF_TILE = O::EXTENT / O::GATES, OF_ALL = O::WHOLE / O::GATES;
+        const int beside = O::ALONG_TERMS ? i / CHUNKS : i % CHUNKS * O::VECTOR, in_gate = first + beside % OF_TILE;
+        const int at = beside / OF_TILE * OF_ALL + in_gate;
+        line = O::ALONG_TERMS ? at : i / CHUNKS + term;
+        chunk = O::ALONG_TERMS ? i % CHUNKS + term / O::VECTOR : at / O::VECTOR;
+        return in_gate < OF_ALL && (O::ALONG_TERMS ? chunk < C::K / O::VECTOR : line < C::K);
+      }
       line = i / CHUNKS + (O::ALONG_TERMS ? first : term);
       chunk = i % CHUNKS + (O::ALONG_TERMS ? term : first) / O::VECTOR;
       constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % TURN == 0;
@@ -173,7 +183,7 @@ template <class C> struct tfs_matmul {
       const int tile = block % (TILES_DOWN * TILES_ACROSS), top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
       const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
       row = (top + tile % (TOGETHER * TILES_ACROSS) % height) * C::ROWS;
-      column = tile % (TOGETHER * TILES_ACROSS) / height * C::COLUMNS;
+      column = tile % (TOGETHER * TILES_ACROSS) / height * GATE;
     }
     __device__ __forceinline__ uint32_t* stage(int step) const { return stages + step % C::STAGES * STAGE; }
     __device__ __forceinline__ int term(int step) const {
@@ -270,34 +280,48 @@ template <class C> struct tfs_matmul {
           *reinterpret_cast<tfs_vector<float, 2>*>(to) = {{c[i][j][2 * half], c[i][j][2 * half + 1]}};
         }
     C::Barrier::wait();
-    constexpr int CHUNKS = C::COLUMNS / C::VECTOR, ALL = C::ROWS * CHUNKS, BLOCK = C::PARTS * THREADS;
+    constexpr int CHUNKS = GATE / C::VECTOR, ALL = C::ROWS * CHUNKS, BLOCK = C::PARTS * THREADS;
+    constexpr int FINISHED = C::GATES * C::VECTOR;  // results that are finished at a time
     using Vector = tfs_vector<float, C::VECTOR>;
-    const auto of_parts = [&](int i) {
-      const float* from = results + i / CHUNKS * RESULT_LINE + i % CHUNKS * C::VECTOR;
+    const auto of_parts = [&](int i, int gate) {
+      const float* from = results + i / CHUNKS * RESULT_LINE + gate * GATE + i % CHUNKS * C::VECTOR;
       return sum<C::PARTS>(from, C::ROWS * RESULT_LINE);
     };
-    const auto finish_one = [&](int i, Vector values) {
+    const auto finish_one = [&](int i, const auto& of_gate) {
       const int its_row = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
-      if ((C::M % C::ROWS == 0 || its_row < C::M) && (C::N % C::COLUMNS == 0 || chunk < C::N / C::VECTOR))
-        finish(values.v, matrix, its_row, chunk);
+      if (!((C::M % C::ROWS == 0 || its_row < C::M) && (GATE_COLUMNS % GATE == 0 || chunk < GATE_COLUMNS / C::VECTOR)))
+        return;
+      float values[FINISHED];
+#pragma unroll
+      for (int gate = 0; gate < C::GATES; ++gate) {
+        const Vector its = of_gate(gate);
+#pragma unroll
+        for (int v = 0; v < C::VECTOR; ++v) values[gate * C::VECTOR + v] = its.v[v];
+      }
+      finish(values, matrix, its_row, chunk);
     };
     if constexpr (C::SHARERS == 1) {
 #pragma unroll 4
       for (int j = 0; j < (ALL + BLOCK - 1) / BLOCK; ++j) {
         const int i = all_threads + j * BLOCK;
         if (ALL % BLOCK != 0 && i >= ALL) break;
-        finish_one(i, of_parts(i));
+        finish_one(i, [&](int gate) { return of_parts(i, gate); });
       }
     } else {
-      constexpr int EACH = (ALL + C::SHARERS - 1) / C::SHARERS, LENGTH = EACH * C::VECTOR;  // that a block finishes
+      constexpr int EACH = (ALL + C::SHARERS - 1) / C::SHARERS, LENGTH = EACH * FINISHED;  // that a block finishes
       float* received = reinterpret_cast<float*>(memory) + C::PARTS * PART;
       tfs_cluster_started();
       for (int i = all_threads; i < ALL; i += BLOCK)
-        put(tfs_in_block(received + own.sharer * LENGTH + i % EACH * C::VECTOR, i / EACH), of_parts(i));
+#pragma unroll
+        for (int gate = 0; gate < C::GATES; ++gate)
+          put(tfs_in_block(received + own.sharer * LENGTH + i % EACH * FINISHED + gate * C::VECTOR, i / EACH),
+              of_parts(i, gate));
       tfs_cluster_barrier();
       for (int j = all_threads; j < EACH; j += BLOCK)
         if (own.sharer * EACH + j < ALL)
-          finish_one(own.sharer * EACH + j, sum<C::SHARERS>(received + j * C::VECTOR, LENGTH));
+          finish_one(own.sharer * EACH + j, [&](int gate) {
+            return sum<C::SHARERS>(received + j * FINISHED + gate * C::VECTOR, LENGTH);
+          });
     }
   }
 };

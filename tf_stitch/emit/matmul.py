@@ -34,9 +34,10 @@ def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrie
     numbers = {"MATRICES": shape.matrices, "M": shape.m, "N": shape.n, "K": shape.k,
                "ROWS": tiling.rows, "COLUMNS": tiling.columns, "WORDS": tiling.words,
                "ROW_WARPS": tiling.row_warps, "COLUMN_WARPS": tiling.column_warps, "PARTS": tiling.parts,
-               "SHARERS": tiling.sharers, "STAGES": tiling.stages, "AHEAD": ahead, "VECTOR": shape.vector}
-    operands = {"A": _operand(shape.a, shape.m, tiling.rows, shape, tiling),
-                "B": _operand(shape.b, shape.n, tiling.columns, shape, tiling)}
+               "SHARERS": tiling.sharers, "STAGES": tiling.stages, "AHEAD": ahead, "VECTOR": shape.vector,
+               "GATES": shape.gates}
+    operands = {"A": _operand(shape.a, shape.m, tiling.rows, 1, shape, tiling),
+                "B": _operand(shape.b, shape.n, tiling.columns, shape.gates, shape, tiling)}
     yield f"struct {name} {{"
     yield f"  using Element = {_ELEMENT[shape.dtype]};"
     yield f"  using Barrier = {barrier};"
@@ -48,10 +49,10 @@ def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrie
     yield "};"
 
 
-def _operand(operand: MatmulOperand, whole: int, extent: int, shape: MatmulShape, tiling: MatmulTiling
+def _operand(operand: MatmulOperand, whole: int, extent: int, gates: int, shape: MatmulShape, tiling: MatmulTiling
              ) -> dict[str, int]:
     place = operand.place
-    return {"EXTENT": extent, "WHOLE": whole, "ALONG_TERMS": operand.along_terms, "VECTOR": operand.vector,
+    return {"EXTENT": extent, "WHOLE": whole, "GATES": gates, "ALONG_TERMS": operand.along_terms, "VECTOR": operand.vector,
             "LINE": line_words(extent, operand.along_terms, shape.dtype, tiling), "PLAIN": place is not None,
             "MATRIX_STEP": place.matrix if place else 0, "LINE_STEP": place.line if place else 0}
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import GRID, KernelFamily, Request, Slot, Tilings
-from tf_stitch.families.matmul_tiles import TILES, sharers_of, tiling_of, tilings_of
+from tf_stitch.families.matmul_tiles import sharers_of, suits, tiles_of, tiling_of, tilings_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import matrix_layout, terms_of
@@ -54,7 +54,10 @@ def propose_matmul(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"matmuls of {dtype.value}")
     _require(matmul.type.numel > 0 and terms_of(matmul) > 0, "no elements")
     _require(all(n is matmul or n in stitched.after for n in pattern.outputs), "an operand that others read, too")
+    _require(stitched.gates == 1 or not any(n is matmul or n in stitched.uncut for n in pattern.outputs),
+             "results that are cut, and needed whole, too")
     shape = _shape(stitched, pattern, aligned)
+    _require(bool(tilings_of(shape, device)), f"no tiles for {shape.gates} gates of {shape.gate_columns} columns")
     return [_schedule(pattern, matmul, shape, tiling, device) for tiling in tilings_of(shape, device)]
 
 
@@ -81,7 +84,7 @@ def _shape(stitched: StitchedMatmul, pattern: Pattern, aligned: bool) -> MatmulS
     a, b = (_operand(operand, transposed, is_a, pattern, aligned) for operand, transposed, is_a
             in zip(matmul.operands, stitched.transposed, (True, False), strict=True))
     return MatmulShape(matmul.type.dtype, math.prod(leading), m, n, terms_of(matmul), a, b,
-                       vector_width(pattern, n, aligned))
+                       vector_width(pattern, n // stitched.gates, aligned), stitched.gates)
 
 
 def _operand(node: Node, transposed: bool, is_a: bool, pattern: Pattern, aligned: bool) -> MatmulOperand:
@@ -178,7 +181,8 @@ class _Lowering:
     def _finishing(self) -> tuple[tuple[Var, Var, Var], tuple[k.Stmt, ...]]:
         """The statements that take a vector of results to the kernel's outputs, and the variables of these."""
         shape, matmul = self.shape, self.stitched.matmul
-        matrix, row, chunk = Var("matrix", shape.matrices), Var("row", shape.m), Var("chunk", shape.n // shape.vector)
+        matrix, row = Var("matrix", shape.matrices), Var("row", shape.m)
+        chunk = Var("chunk", shape.gate_columns // shape.vector)
         lane = Var("lane", shape.vector)
         outputs = [(n, self.buffers.writing(n)) for n in self.pattern.outputs]
         stores = ElementStores(self.evaluator)
@@ -187,8 +191,9 @@ class _Lowering:
             with self._lanes(lane):
                 column = var(chunk) * shape.vector + _of(lane)
                 own = (*delinearize(var(matrix), matmul.type.dims[:-2]), var(row), column)
-                self.evaluator.reduced[matmul] = (k.Element(RESULTS, _of(lane), DType.F32),
-                                                  linearize(own, matmul.type.dims))
+                for gate in range(shape.gates):
+                    flat = linearize((*own[:-1], column + gate * shape.gate_columns), matmul.type.dims)
+                    self.evaluator.staged[matmul][flat] = RESULTS, _of(lane) + gate * shape.vector
                 places = self._places(own)
                 for node, _ in outputs:  # loads before the first store
                     self.evaluator.value(node, places[node])
@@ -225,9 +230,10 @@ def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> K
     assert schedule.matmul is not None
     shape, tiling = schedule.matmul
     tile = request.extent("rows_per_block", tiling.rows), request.extent("tile", tiling.columns)
-    if tile not in TILES:
+    tiles = [one for one in tiles_of(shape) if suits(one[1], shape)]
+    if tile not in tiles:
         raise ScheduleError(f"tiles of {tile[0]} x {tile[1]}; there are those of "
-                            + ", ".join(f"{rows} x {columns}" for rows, columns in TILES), schedule.dominant.loc)
+                            + ", ".join(f"{rows} x {columns}" for rows, columns in tiles), schedule.dominant.loc)
     sharers = request.extent("row_blocks", 1)
     if sharers not in sharers_of(shape, tile, device):
         raise ScheduleError(f"{sharers} blocks share the terms of a tile of {tile[0]} x {tile[1]}",
@@ -238,7 +244,7 @@ def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> K
 def _candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
     assert schedule.matmul is not None
     shape, _ = schedule.matmul
-    for rows, columns in TILES:
+    for rows, columns in (tile for tile in tiles_of(shape) if suits(tile[1], shape)):
         for sharers in sharers_of(shape, (rows, columns), device):
             cluster = f"CLUSTER_{sharers}-" if sharers > 1 else ""
             yield f"*[GRID-CTA_{rows},GRID-{cluster}CTA_{columns}];"

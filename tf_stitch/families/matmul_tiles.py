@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.cost import CLUSTER_US
 from tf_stitch.kernel_ir.matmul import WORD, MatmulShape, MatmulTiling, shared_words
+from tf_stitch.kernel_ir.work import SECTOR_BYTES
 
 
 class Tile(NamedTuple):
@@ -30,11 +32,20 @@ class Tile(NamedTuple):
     parts: int = 1
 
 
-TILES = {(128, 256): Tile(2, 4, 16, 0.95), (128, 128): Tile(2, 2, 16, 1.0), (128, 64): Tile(2, 2, 16, 1.15),
-         (64, 128): Tile(2, 2, 16, 1.15), (64, 64): Tile(2, 2, 32, 1.35), (32, 64): Tile(1, 4, 32, 1.8),
-         (16, 64): Tile(1, 1, 16, parts=8), (16, 32): Tile(1, 1, 16, parts=8), (16, 16): Tile(1, 1, 16, parts=8)}
-"""By rows and columns of a block's results. Those of 16 rows are for matmuls that have no more: each warp brings terms
-of its own from memory and waits for no other, so that a block has most of what it reads under way at once."""
+Tiles: TypeAlias = Mapping[tuple[int, int], Tile]
+"""By rows and columns of a block's results."""
+
+TILES: Tiles = {
+    (128, 256): Tile(2, 4, 16, 0.95), (128, 128): Tile(2, 2, 16, 1.0), (128, 64): Tile(2, 2, 16, 1.15),
+    (64, 128): Tile(2, 2, 16, 1.15), (64, 64): Tile(2, 2, 32, 1.35), (32, 64): Tile(1, 4, 32, 1.8)}
+FEW_ROWS: Tiles = {
+    (16, 64): Tile(1, 1, 16, parts=8), (16, 32): Tile(1, 1, 16, parts=8), (16, 16): Tile(1, 1, 16, parts=8),
+    (32, 64): Tile(1, 1, 16, parts=8), (32, 32): Tile(1, 1, 16, parts=8), (32, 16): Tile(1, 1, 16, parts=8), (64, 64): Tile(2, 1, 16, parts=4),
+    (16, 48): Tile(1, 1, 16, parts=8), (16, 96): Tile(1, 1, 16, parts=8), (32, 48): Tile(1, 1, 16, parts=8), (64, 96): Tile(2, 1, 16, parts=4)}
+"""Of matmuls that have no more than MOST_ROWS: each warp, or two of them, brings terms of its own from memory and waits
+for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
+MOST_ROWS = 128
+"""With so many rows a library's tiles leave processors of a GPU idle, unless columns are many."""
 STAGES, COMPUTED_STAGES, MOST_STAGES = 4, 3, 8
 """Of operands in shared memory; where one is computed, which is under way in registers, too; and where warps have terms
 of their own, if half of a processor's memory has room: the next launch's blocks bring theirs beside. A step of GPT-2's
@@ -49,31 +60,49 @@ BLOCK_US = 1.0
 """Of each block that a processor has, besides what it reads. Assumed."""
 
 
+def tiles_of(shape: MatmulShape) -> Tiles:
+    """All that blocks may have."""
+    return {**TILES, **FEW_ROWS} if shape.m <= MOST_ROWS else {**FEW_ROWS, **TILES}
+
+
 def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:
-    """That one first whose blocks keep processors busiest."""
-    few = [tile for tile in TILES if TILES[tile].parts > 1 and shape.m <= tile[0]]
-    tiles = few or [tile for tile in TILES if TILES[tile].parts == 1]
+    """That one first whose blocks keep processors busiest. None where no tile has the same columns of each gate."""
+    few = [tile for tile in FEW_ROWS if shape.m <= MOST_ROWS and tile[0] < max(2 * shape.m, 17)
+           and (shape.gates == 3 or tile[1] % 3)]
+    tiles = [tile for tile in few or TILES if suits(tile[1], shape)]
     found = [tiling_of(shape, tile, sharers, device) for tile in tiles for sharers in sharers_of(shape, tile, device)]
+    found = [one for one in found if WORD * shared_words(shape, one) <= device.shared_bytes]
     return sorted(found, key=lambda tiling: (_few_us if few else _load)(shape, tiling, device))
+
+
+def suits(columns: int, shape: MatmulShape) -> bool:
+    """Whether a tile of so many columns has whole vectors of each gate."""
+    beside = 1 if shape.b.along_terms else shape.b.vector
+    return shape.gates == 1 or columns % (shape.gates * math.lcm(shape.vector, beside)) == 0
 
 
 def sharers_of(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> Iterator[int]:
     """How many blocks may share the terms of a tile, so that each has a stage of them at least."""
     most = min(MOST_SHARERS, device.largest_cluster, tiling_of(shape, tile, 1, device).steps(shape))
-    return takewhile(lambda sharers: sharers == 1 or (TILES[tile].parts > 1 and sharers <= most), (1, 2, 4, 8))
+    parts = tiles_of(shape)[tile].parts
+    return takewhile(lambda sharers: sharers == 1 or (parts > 1 and sharers <= most), (1, 2, 4, 8))
 
 
 def tiling_of(shape: MatmulShape, tile: tuple[int, int], sharers: int, device: DeviceSpec) -> MatmulTiling:
     """That of a tile whose terms so many blocks share."""
-    row_warps, column_warps, words, _, parts = TILES[tile]
+    row_warps, column_warps, words, _, parts = tiles_of(shape)[tile]
     plain = shape.a.place is not None and shape.b.place is not None
     stages = STAGES if plain else COMPUTED_STAGES
     tiling = MatmulTiling(*tile, words, row_warps, column_warps, stages, device.warp, parts, sharers)
-    if parts == 1 or not plain:
+    if parts == 1:
         return tiling
-    most = range(min(MOST_STAGES, tiling.steps(shape) + 1), stages, -1)
-    more = (replace(tiling, stages=count) for count in most)
-    return next((one for one in more if WORD * shared_words(shape, one) <= device.shared_bytes // 2), tiling)
+    most = max(stages, min(MOST_STAGES, tiling.steps(shape) + 1)) if plain else stages
+    for count in range(most, 1, -1):
+        one = replace(tiling, stages=count)
+        room = device.shared_bytes // 2 if count > stages else device.shared_bytes
+        if WORD * shared_words(shape, one) <= room:
+            return one
+    return tiling
 
 
 def _load(shape: MatmulShape, tiling: MatmulTiling, device: DeviceSpec) -> float:
@@ -83,7 +112,9 @@ def _load(shape: MatmulShape, tiling: MatmulTiling, device: DeviceSpec) -> float
 
 
 def _few_us(shape: MatmulShape, tiling: MatmulTiling, device: DeviceSpec) -> float:
-    """How long the busiest processor reads."""
-    nbytes = (tiling.rows + tiling.columns) * shape.k * shape.dtype.size / tiling.sharers
+    """How long the busiest processor reads: of a row of each gate a sector at least."""
+    columns = tiling.columns if shape.gates == 1 or shape.b.along_terms else \
+        shape.gates * max(tiling.columns // shape.gates, SECTOR_BYTES // shape.dtype.size)
+    nbytes = (tiling.rows + columns) * shape.k * shape.dtype.size / tiling.sharers
     share = ceil_div(tiling.blocks(shape), device.processors)
     return share * (nbytes / PROCESSOR_GBPS * 1e-3 + BLOCK_US) + (tiling.sharers > 1) * CLUSTER_US

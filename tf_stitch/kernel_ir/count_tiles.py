@@ -136,7 +136,7 @@ class TileWork:
         self._loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
         self.close_round(times)
         self.work.cross_block_reductions += times * (tiling.sharers > 1)
-        self._at_places(stmt.place, stmt.finish, results / tiling.sharers / shape.vector)
+        self._at_places(stmt.place, stmt.finish, results / tiling.sharers / shape.finished)
         self.work.elements += 2 * results
 
     def _at_places(self, place: Sequence[Var], body: Sequence[k.Stmt], times: float) -> None:

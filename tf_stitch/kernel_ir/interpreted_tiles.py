@@ -104,7 +104,7 @@ class TileStatements(ThreadValues):
 
         def operand(name: str, its: MatmulOperand, place: Sequence[Var], body: Sequence[k.Stmt], lines: range
                     ) -> NDArray[Any]:
-            """[rows or columns of the tile, terms]."""
+            """[rows or columns of the tile, or of one gate of it, terms]."""
             length = shape.k if its.along_terms else lines.stop
             chunks = range(0 if its.along_terms else lines.start // its.vector, length // its.vector)
             found = [[value for chunk in chunks
@@ -113,17 +113,19 @@ class TileStatements(ThreadValues):
             return np.asarray(found) if its.along_terms else np.asarray(found).T
 
         a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
-        b = operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, columns)
-        product = a.astype(np.float32) @ b.astype(np.float32).T
-        each, across = finished_by_each(shape, tiling), tiling.columns // shape.vector
+        gates = [range(first + columns.start, first + columns.stop) for first in range(0, shape.n, shape.gate_columns)]
+        b = np.stack([operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, gate) for gate in gates])
+        product = np.einsum("rk,gck->rgc", a.astype(np.float32), b.astype(np.float32))
+        each, across = finished_by_each(shape, tiling), tiling.columns // shape.finished
         for row in rows:
             for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
                 number = (row - rows.start) * across + chunk - columns.start // shape.vector
                 if number // each != self.block % tiling.sharers:
                     continue
                 first = chunk * shape.vector - columns.start
-                self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.vector)
-                self.arrays[0][stmt.results] = dict(enumerate(product[row - rows.start, first:first + shape.vector]))
+                self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.finished)
+                its_results = product[row - rows.start, :, first:first + shape.vector].reshape(-1)
+                self.arrays[0][stmt.results] = dict(enumerate(its_results))
                 self.run_body(stmt.finish, [0])
 
     def _vector_of(self, name: str, its: MatmulOperand, place: Sequence[Var], values: str, body: Sequence[k.Stmt],

@@ -47,7 +47,9 @@ class MatmulShape:
     """`matrices` matmuls a [m, k] x b [k, n], operands of `dtype` (float32 in TF32), added up in float32.
 
     Attributes:
-        vector: columns of a result that a thread finishes at a time; they divide n.
+        vector: neighbouring columns of a result that a thread finishes at a time; they divide n / gates.
+        gates: equal parts of the columns, of which a block has the same columns, and a thread finishes the same ones
+            together: those of a recurrent cell. They divide n, and the columns of a tile.
     """
 
     dtype: DType
@@ -58,6 +60,17 @@ class MatmulShape:
     a: MatmulOperand
     b: MatmulOperand
     vector: int
+    gates: int = 1
+
+    @property
+    def gate_columns(self) -> int:
+        """Columns of one gate."""
+        return self.n // self.gates
+
+    @property
+    def finished(self) -> int:
+        """Results that a thread finishes at a time: a vector of each gate, one gate after the other."""
+        return self.vector * self.gates
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ class MatmulTiling:
 
     def tiles(self, shape: MatmulShape) -> tuple[int, int]:
         """Blocks that share the rows, and the columns, of one matrix."""
-        return ceil_div(shape.m, self.rows), ceil_div(shape.n, self.columns)
+        return ceil_div(shape.m, self.rows), ceil_div(shape.gate_columns, self.columns // shape.gates)
 
     def blocks(self, shape: MatmulShape) -> int:
         down, across = self.tiles(shape)
@@ -106,13 +119,15 @@ TOGETHER = 8
 
 
 def tile_of(block: int, shape: MatmulShape, tiling: MatmulTiling) -> tuple[int, range, range]:
-    """The matrix, rows and columns of a block."""
+    """The matrix and rows of a block, and its columns of each gate."""
     down, across = tiling.tiles(shape)
     matrix, tile = divmod(block // tiling.sharers, down * across)
     strip, tile = divmod(tile, TOGETHER * across)
     column, row = divmod(tile, min(down - strip * TOGETHER, TOGETHER))
-    row, column = (strip * TOGETHER + row) * tiling.rows, column * tiling.columns
-    return matrix, range(row, min(row + tiling.rows, shape.m)), range(column, min(column + tiling.columns, shape.n))
+    across = tiling.columns // shape.gates
+    row, column = (strip * TOGETHER + row) * tiling.rows, column * across
+    last = min(column + across, shape.gate_columns)
+    return matrix, range(row, min(row + tiling.rows, shape.m)), range(column, last)
 
 
 def line_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTiling) -> int:
@@ -137,8 +152,8 @@ def tile_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTilin
 
 
 def finished_by_each(shape: MatmulShape, tiling: MatmulTiling) -> int:
-    """Vectors of a tile's results that a block of a cluster finishes; the last one may have fewer."""
-    return ceil_div(tiling.rows * tiling.columns // shape.vector, tiling.sharers)
+    """How often threads of each block of a cluster finish results of a tile; the last block may have fewer."""
+    return ceil_div(tiling.rows * tiling.columns // shape.finished, tiling.sharers)
 
 
 def shared_words(shape: MatmulShape, tiling: MatmulTiling) -> int:
@@ -146,5 +161,5 @@ def shared_words(shape: MatmulShape, tiling: MatmulTiling) -> int:
     stage = sum(tile_words(extent, operand.along_terms, shape.dtype, tiling)
                 for extent, operand in ((tiling.rows, shape.a), (tiling.columns, shape.b)))
     slots = min(tiling.stages, tiling.steps(shape))
-    sent = tiling.sharers * finished_by_each(shape, tiling) * shape.vector if tiling.sharers > 1 else 0
+    sent = tiling.sharers * finished_by_each(shape, tiling) * shape.finished if tiling.sharers > 1 else 0
     return tiling.parts * max(slots * stage, tiling.rows * (tiling.columns + RESULT_PAD)) + sent

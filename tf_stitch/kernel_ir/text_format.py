@@ -160,7 +160,8 @@ def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
             yield (f"{indent}  {name} = {stmt.values} by {lies}, {operand.vector} at "
                    f"{', '.join(v.name for v in place)}:")
             yield from _block(body, indent + "    ")
-    yield f"{indent}  {stmt.results}, {shape.vector} at {', '.join(v.name for v in stmt.place)}:"
+    each = f"{shape.vector} of each of {shape.gates} gates" if shape.gates > 1 else shape.vector
+    yield f"{indent}  {stmt.results}, {each} at {', '.join(v.name for v in stmt.place)}:"
     yield from _block(stmt.finish, indent + "    ")
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-
-import networkx as nx
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
+from tf_stitch.planning.group_order import GroupOrder, Positions
 from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.stitch_plan import Pattern, between, is_large_matmul, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US = 0.5
 """Predicted gains below this are noise: the call stays."""
-
-Positions = frozenset[int]
 
 
 class Stitching(Enum):
@@ -49,8 +46,8 @@ class MatmulChoice:
                  facts: RegionFacts, times: PatternTimes, which: Stitching) -> None:
         self._work, self._needs, self._facts, self._times = work, needs, facts, times
         self._which = which
-        self._groups = [frozenset(group) for group in groups]
-        self._home = {p: g for g, group in enumerate(groups) for p in group}
+        self._order = GroupOrder(needs, groups)
+        self._groups, self._home = self._order.groups, self._order.home
         self._users: list[list[int]] = [[] for _ in work]
         for user, before in enumerate(needs):
             for p in before:
@@ -59,10 +56,40 @@ class MatmulChoice:
 
     def choose(self) -> list[tuple[int, ...]]:
         """The groups anew."""
-        for call in range(len(self._groups)):
-            if self._is_call(call) and (self._which is not Stitching.NONE or self._is_in_kernel(call)):
-                self._stitch(call)
+        wanted = {call for call in range(len(self._groups))
+                  if self._is_call(call) and (self._which is not Stitching.NONE or self._is_in_kernel(call))}
+        if not wanted:
+            return [tuple(sorted(group)) for group in self._groups if group]
+        order, depths = self._order.order, dict[int, int]()
+        for group in order:
+            depths[group] = self._depth(group, depths)
+            if group in wanted and not any(self._waits_longer(one, group, depths) for one in self._beside(group, wanted)):
+                wanted.remove(group)
+                self._stitch(group)
+                depths[group] = self._depth(group, depths)
+        for group in order:  # the ones that were not what others waited for
+            if group in wanted:
+                self._stitch(group)
         return [tuple(sorted(group)) for group in self._groups if group]
+
+    def _depth(self, group: int, depths: Mapping[int, int]) -> int:
+        """How many groups a group waits for, one after the other, as far as is known of those that it waits for and of
+        those that these do."""
+        def known(one: int) -> int:
+            return depths[one] if one in depths else max((depths.get(o, 0) + 1 for o in self._order.awaited(one)), default=0)
+
+        return max((known(one) + 1 for one in self._order.awaited(group)), default=0)
+
+    def _beside(self, call: int, calls: Collection[int]) -> set[int]:
+        """Calls whose results are read where this one's are, as both of a recurrent cell's."""
+        readers = {self._home[user] for p in self._groups[call] for user in self._users[p]}
+        return {one for reader in readers for one in self._order.awaited(reader)} & (set(calls) - {call})
+
+    def _waits_longer(self, one: int, call: int, depths: Mapping[int, int]) -> bool:
+        """Whether a call waits longer than another does: what both are read by should be in its kernel, so that the
+        other one's has run before."""
+        awaited = self._order.awaited(one)
+        return not awaited <= depths.keys() or self._depth(one, depths) > depths[call]
 
     def _is_call(self, group: int) -> bool:
         members = sorted(self._groups[group])
@@ -81,9 +108,7 @@ class MatmulChoice:
         if not choices:
             return
         _, changed = max(choices, key=lambda choice: choice[0])
-        for group, members in changed.items():
-            self._groups[group] = members
-            self._home.update(dict.fromkeys(members, group))
+        self._order.change(changed)
         self.calls += 1
         self.kernels += sum(not members for members in changed.values()) - 1
 
@@ -134,19 +159,13 @@ class MatmulChoice:
 
     def _gain(self, changed: Mapping[int, Positions]) -> float | None:
         """Microseconds saved if groups became these; None if they cannot."""
-        if not self._can_run(changed):
+        if not self._order.allows(changed):
             return None
         before = [self._us(self._groups[g]) for g in changed]
         after = [self._us(members) for members in changed.values() if members]
         if None in before or None in after:
             return None
         return sum(filter(None, before)) - sum(filter(None, after))
-
-    def _can_run(self, changed: Mapping[int, Positions]) -> bool:
-        """Whether no group would wait for itself."""
-        home = {**self._home, **{p: g for g, members in changed.items() for p in members}}
-        edges = {(home[q], home[p]) for p, before in enumerate(self._needs) for q in before if home[q] != home[p]}
-        return bool(nx.is_directed_acyclic_graph(nx.DiGraph(edges)))
 
     def _us(self, group: Positions) -> float | None:
         return self._times.exact(self._pattern(group))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, SliceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.index import Index, delinearize, linearize
@@ -20,13 +20,18 @@ class StitchedMatmul:
     """
     Attributes:
         matmul: the only one.
-        after: nodes whose every element is made of the result's element at one place, operands first.
+        after: nodes whose every element is made of the result's element at one place, or of those at one place of each
+            gate, operands first.
         before: nodes that operands are made of.
+        gates: equal parts of the result's columns that are cut out after it, as recurrent cells do; 1: none are.
+        uncut: of `after`, what has an element for each one of the result, whatever is cut out of it.
     """
 
     matmul: Node
     before: tuple[Node, ...]
     after: tuple[Node, ...]
+    gates: int = 1
+    uncut: frozenset[Node] = frozenset()
 
     @property
     def transposed(self) -> tuple[bool, bool]:
@@ -44,19 +49,49 @@ def as_stitched_matmul(nodes: Sequence[Node]) -> StitchedMatmul | None:
     matmul, = matmuls
     before: list[Node] = []
     after: dict[Node, None] = {matmul: None}
+    uncut = {matmul}
     for node in nodes:
         if node is matmul:
             continue
         made = any(operand in after for operand in node.operands)
+        if made and is_gate(node, uncut, matmul):
+            after[node] = None
+            continue
         if node.category not in (Category.ELEMENTWISE, Category.MOVEMENT) and (made or not is_short_reduction(node)):
             return None
         if not made:
             before.append(node)
         elif keeps_place(node, after):
             after[node] = None
+            if any(operand in uncut for operand in node.operands):
+                uncut.add(node)
         else:
             return None
-    return StitchedMatmul(matmul, tuple(before), tuple(n for n in after if n is not matmul))
+    gates = {matmul.type.numel // n.type.numel for n in after if n not in uncut}
+    if len(gates) > 1:
+        return None
+    return StitchedMatmul(matmul, tuple(before), tuple(n for n in after if n is not matmul), min(gates, default=1),
+                          frozenset(uncut - {matmul}))
+
+
+def is_gate(node: Node, uncut: Collection[Node], matmul: Node) -> bool:
+    """Whether a node is one of several equal parts of the columns of a matmul's results.
+
+    Args:
+        uncut: what has an element for each result.
+    """
+    attrs, source = node.attrs, node.operands[0] if node.operands else None
+    if not isinstance(attrs, SliceAttrs) or source not in uncut or matmul.type.rank != 2:
+        return False
+    while source is not None and source is not matmul:
+        if source.type.dims[-1:] != matmul.type.dims[-1:] or source.kind is OpKind.TRANSPOSE:
+            return False
+        source = next((o for o in source.operands if o in uncut), None)
+    *outer, columns = node.type.dims
+    *whole, all_columns = node.operands[0].type.dims
+    *before, first = attrs.begin
+    return outer == whole and 0 < columns < all_columns and not all_columns % columns and not first % columns \
+        and not any(before) and set(attrs.strides) == {1}
 
 
 def is_short_reduction(node: Node) -> bool:
@@ -83,6 +118,8 @@ def index_of(node: Node, place: dict[Node, tuple[Index, ...]]) -> tuple[Index, .
         place: of what is made of the matmul before it.
     """
     source = next(o for o in node.operands if o in place)
+    if isinstance(node.attrs, SliceAttrs):
+        return place[source]  # of the first gate: the columns of the others are as many further on
     if isinstance(node.attrs, TransposeAttrs):
         return tuple(place[source][axis] for axis in node.attrs.perm)
     if node.type.dims == source.type.dims:

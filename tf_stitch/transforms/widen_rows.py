@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, with_operands
+from tf_stitch.ir.matrices import ROW_BYTES
 from tf_stitch.ir.op_attrs import ConstantAttrs, IotaAttrs, PadAttrs, ReduceAttrs, SliceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.reductions import initial
@@ -120,12 +121,14 @@ class _Widening:
 
 
 def _cuts_a_matmul(node: Node) -> bool:
-    """Whether it is a matmul without some of its last columns."""
+    """Whether it is a matmul without some of its last columns, so few as were added for its rows: others that it lacks
+    may be the gates of a recurrent cell, and all be read."""
     if not isinstance(node.attrs, SliceAttrs) or node.operands[0].kind is not OpKind.DOT:
         return False
     whole = node.operands[0].type.dims
     return (not any(node.attrs.begin) and all(s == 1 for s in node.attrs.strides)
-            and node.type.dims[:-1] == whole[:-1] and node.type.dims[-1] < whole[-1])
+            and node.type.dims[:-1] == whole[:-1]
+            and 0 < whole[-1] - node.type.dims[-1] < ROW_BYTES // node.type.dtype.size)
 
 
 def _cut(longer: Node, node: Node) -> Node:

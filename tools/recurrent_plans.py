@@ -1,0 +1,121 @@
+"""How the recurrent models of the zoo are planned for an H200, at the papers' sizes: found without a GPU.
+
+    python -m tools.recurrent_plans                            # minutes
+    python -m tools.recurrent_plans --names=rokid,LSTM --modes=infer --kinds
+
+Prints for each region of a step its steps (launches and library calls), library calls, launches in source, rounds of work that
+wait for each other, predicted microseconds (of each round the work that takes longest), and processor seconds of
+compiling; with --kinds work by kinds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from absl import app, flags
+
+if TYPE_CHECKING:
+    from tf_stitch.compiler.pipeline import CompiledRegion
+
+NAMES = ("rokid", "aiwriter", "nmt", "bi-rnn", "dyn-rnn", "LSTM")
+
+_NAMES = flags.DEFINE_list("names", list(NAMES), "of models/zoo.py, or LSTM: two layers of 256, batch 32, 100 steps")
+_MODES = flags.DEFINE_list("modes", ["train", "infer"], "train, infer")
+_CONFIG = flags.DEFINE_string("config", "paper", "of the models")
+_KINDS = flags.DEFINE_bool("kinds", False, "kinds of work, too")
+
+
+def traced(name: str, mode: str, config: str) -> Any:
+    """A step as a concrete function, for the first of the model's batches."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    keras.backend.clear_session()
+    if name == "LSTM":
+        from models import lstm
+
+        network = lstm.build(name)
+        wanted, *given = (tf.TensorSpec((32, *x.shape[1:]), x.dtype) for x in network.batch(1))
+        step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
+        return step.get_concrete_function(*((wanted, *given) if mode == "train" else given))
+    from models import program, zoo
+
+    model = zoo.load(name)
+    data = model.data(model.configs[config], np.random.default_rng(0))
+    traced_program = program.TracedProgram(model.network(model.configs[config]), model.optimizer(model.configs[config]),
+                                           data, None)
+    batches = data.train if mode == "train" else data.infer
+    specs = program.signature(batches[:1])
+    step = traced_program._train_step if mode == "train" else traced_program._network.infer
+    return tf.function(step, autograph=False).get_concrete_function(specs)
+
+
+@dataclass
+class Kind:
+    """Work of one kind: how often, and its predicted microseconds in all."""
+
+    count: int = 0
+    us: float = 0.0
+
+
+def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
+    """Kinds of work; rounds of work that wait for each other; predicted microseconds, of each round the longest work."""
+    from tf_stitch.compiler.pattern_compiler import PatternCompiler
+    from tf_stitch.device.spec import H200
+    from tf_stitch.libraries.call import BoundCall
+    from tf_stitch.planning.cost_model import predict_us
+    from tf_stitch.planning.stitch_plan import alone
+
+    compiler = PatternCompiler(H200, True)
+    kinds: dict[str, Kind] = defaultdict(Kind)
+    known: dict[Any, float] = {}
+    rounds: dict[int, float] = defaultdict(float)
+    for work, its_round in zip(compiled.buffers.kernels, compiled.buffers.rounds, strict=True):
+        if isinstance(work, BoundCall):
+            node = work.nodes[0]
+            name = f"call {node.kind.value} " + " x ".join(str(list(o.type.dims)) for o in node.operands[:2])
+            key: Any = name
+            us = known[key] if key in known else compiler.exact(alone(node)) or 0.0
+        else:
+            key = work.program
+            name = f"{work.schedule.family} {work.schedule.dominant.kind.value} {list(work.schedule.dominant.type.dims)}"
+            us = known[key] if key in known else predict_us(work.program, H200)
+        known[key] = us
+        kinds[name].count += 1
+        kinds[name].us += us
+        rounds[its_round] = max(rounds[its_round], us)
+    return kinds, len(rounds), sum(rounds.values())
+
+
+def main(_: Sequence[str]) -> None:
+    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+    from tf_stitch.device.spec import H200
+    from tf_stitch.jit.collector import collector_paused
+    from tools.benchmark.gpu_regions import regions_of
+
+    for name in _NAMES.value:
+        for mode in _MODES.value:
+            found = regions_of(traced(name, mode, _CONFIG.value))
+            print(f"{name} {mode}: {len(found.regions.regions)} regions", flush=True)
+            for number, region in enumerate(found.regions.regions):
+                start = time.process_time()
+                with collector_paused():
+                    compiled = compile_region(region.graph, region.input_keys, region.variable_keys,
+                                              CompileOptions(H200))
+                seconds = time.process_time() - start
+                kinds, rounds, us = kinds_of(compiled)
+                print(f"    region {number}: {len(region.members)} nodes, {len(compiled.executable.steps)} steps, "
+                      f"{len(compiled.calls)} library calls, {len(set(compiled.launches))} launches in source, "
+                      f"{rounds} rounds, {us:.0f} us, {seconds:.1f} s", flush=True)
+                if _KINDS.value:
+                    for kind, work in sorted(kinds.items(), key=lambda item: -item[1].us)[:15]:
+                        print(f"        {work.count} x {kind}: {work.us / work.count:.2f} us", flush=True)
+
+
+if __name__ == "__main__":
+    app.run(main)
