@@ -26,6 +26,7 @@ NAMES = ("rokid", "aiwriter", "nmt", "bi-rnn", "dyn-rnn", "LSTM")
 _NAMES = flags.DEFINE_list("names", list(NAMES), "of models/zoo.py, or LSTM: two layers of 256, batch 32, 100 steps")
 _MODES = flags.DEFINE_list("modes", ["train", "infer"], "train, infer")
 _CONFIG = flags.DEFINE_string("config", "paper", "of the models")
+_LIBRARY = flags.DEFINE_bool("library", False, "leave the matmuls of recurrent layers to the library, as before 2026-11-27")
 _KINDS = flags.DEFINE_bool("kinds", False, "kinds of work, too")
 
 
@@ -93,11 +94,15 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
 
 
 def main(_: Sequence[str]) -> None:
+    from tf_stitch.compiler import skinny_matmuls
     from tf_stitch.compiler.pipeline import CompileOptions, compile_region
     from tf_stitch.device.spec import H200
     from tf_stitch.jit.collector import collector_paused
+    from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
     from tools.benchmark.gpu_regions import regions_of
 
+    if _LIBRARY.value:
+        skinny_matmuls.MOST_REPEATED_ROWS = MOST_ROWS
     for name in _NAMES.value:
         for mode in _MODES.value:
             found = regions_of(traced(name, mode, _CONFIG.value))

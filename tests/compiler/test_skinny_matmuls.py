@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from tests.differential.runner import region
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.skinny_matmuls import MOST_TERMS, SURELY, TimesWithSums, matmuls_to_multiply, matmuls_to_sum
+from tf_stitch.compiler.skinny_matmuls import (
+    MOST_REPEATED_ROWS,
+    MOST_TERMS,
+    REPEATED,
+    SURELY,
+    TimesWithSums,
+    matmuls_to_multiply,
+    matmuls_to_sum,
+)
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -130,3 +140,22 @@ def test_a_library_multiplies_many_rows_and_sizes_that_change() -> None:
     assert not multiplied(matmul(size("n", 16), 64, 96), FAST)
     assert not multiplied(matmul(16, SMALL_MATMUL, 96), FAST), "planning can inline it"
     assert not multiplied(matmul(16, MOST_TERMS + 1, 96), FAST), "few blocks would read it all"
+
+
+def repeated(rows: int, steps: int, kernel_us: float | None = FAST) -> int:
+    """How many matmuls of a recurrent layer's steps a kernel of ours multiplies."""
+    w, h = B.input("w:0", F32, (64, 64)), B.input("h:0", F32, (rows, 64))
+    for _ in range(steps):
+        h = B.exp(B.dot(h, w))
+    return len(matmuls_to_multiply(region("g", [h]), TimesOfKernels(kernel_us=kernel_us)))
+
+
+@pytest.mark.parametrize("rows", [MOST_ROWS + 1, MOST_REPEATED_ROWS])
+def test_a_kernel_multiplies_more_rows_in_the_steps_of_a_recurrent_layer(rows: int) -> None:
+    assert repeated(rows, REPEATED) == REPEATED
+    assert repeated(rows, REPEATED - 1) == 0
+    assert repeated(rows, REPEATED, SURELY + 0.01) == 0
+
+
+def test_a_library_multiplies_many_rows_in_a_recurrent_layer() -> None:
+    assert repeated(MOST_REPEATED_ROWS + 1, REPEATED) == 0

@@ -98,10 +98,10 @@ def lstm(dtype: DType, m: int = 40, k: int = 72, units: int = 24, down: bool = F
 
 
 def gru(dtype: DType, m: int = 40, k: int = 72, units: int = 24) -> list[Node]:
-    """A cell that resets behind the matmul; the gates of what is given are cut out of a tensor in memory."""
+    """A cell that resets behind the matmul."""
     product = B.dot(x("h", dtype, m, k), x("w", dtype, k, 3 * units))
     update, reset, new = cut(B.mul(product, p.const(1 / 16, product)), 3)
-    its_update, its_reset, its_new = cut(x("given", dtype, m, 3 * units), 3)
+    its_update, its_reset, its_new = (x(f"given_{i}", dtype, m, units) for i in range(3))
     update, reset = sigmoid(B.add(update, its_update)), sigmoid(B.add(reset, its_reset))
     new = B.op(OpKind.TANH, B.add(its_new, B.mul(reset, new)))
     return [B.add(B.mul(update, x("before", dtype, m, units)), B.sub(new, B.mul(update, new)))]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tf_stitch.device.spec import H200
-from tf_stitch.families.matmul_tiles import MOST_SHARERS, TILES, sharers_of, tiling_of, tilings_of
+from tf_stitch.families.matmul_tiles import FEW_ROWS, MOST_ROWS, MOST_SHARERS, sharers_of, suits, tiling_of, tilings_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, Place, shared_words
 
@@ -40,7 +40,7 @@ def test_long_sums_are_shared_by_a_cluster() -> None:
 
 def test_every_block_has_a_stage() -> None:
     for terms in (8, 128, 136, 264, 520, 3072):
-        for tile in TILES:
+        for tile in FEW_ROWS:
             own = shape(16, terms, 64)
             for sharers in sharers_of(own, tile, H200):
                 tiling = tiling_of(own, tile, sharers, H200)
@@ -48,7 +48,7 @@ def test_every_block_has_a_stage() -> None:
 
 
 def test_more_rows_have_no_parts() -> None:
-    assert {t.parts for t in tilings_of(shape(17, 768, 768), H200)} == {1}
+    assert {t.parts for t in tilings_of(shape(MOST_ROWS + 1, 768, 768), H200)} == {1}
     assert tilings_of(shape(4096, 768, 3072), H200)[0].rows >= 64
 
 
@@ -58,3 +58,30 @@ def test_a_block_leaves_room_for_one_of_the_next_launch() -> None:
     for tiling in tilings_of(own, H200):
         fewest = 4 * shared_words(own, replace(tiling, stages=4))
         assert 4 * shared_words(own, tiling) <= max(H200.shared_bytes // 2, fewest)
+
+
+@pytest.mark.parametrize(("m", "rows"), [(1, 16), (16, 16), (17, 32), (40, 64), (128, 64)])
+def test_tiles_of_few_rows_have_no_more_than_twice_as_many(m: int, rows: int) -> None:
+    assert max(t.rows for t in tilings_of(shape(m, 512, 2048), H200)) == rows
+
+
+@pytest.mark.parametrize("gates", [2, 3, 4])
+@pytest.mark.parametrize("m", [16, 32, 64, 128, 256])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_tiles_have_vectors_of_each_gate(gates: int, m: int, dtype: DType) -> None:
+    own = replace(shape(m, 512, gates * 512, dtype), gates=gates)
+    found = tilings_of(own, H200)
+    assert found or m > MOST_ROWS
+    for tiling in found:
+        assert tiling.columns % gates == 0 == tiling.columns // gates % own.b.vector
+        assert suits(tiling.columns, own)
+        assert 4 * shared_words(own, tiling) <= H200.shared_bytes
+
+
+def test_a_recurrent_layer_s_processors_read_little() -> None:
+    """32 rows of 512, four gates: 48 KiB each, and a gate's columns in whole sectors."""
+    own = replace(shape(32, 512, 2048), gates=4)
+    first = tilings_of(own, H200)[0]
+    assert first.blocks(own) <= H200.processors
+    assert 4 * (first.rows + first.columns) * own.k // first.sharers <= 48 << 10
+    assert first.columns // 4 * 4 >= 32

@@ -60,6 +60,65 @@ def test_few_rows_are_a_kernel_s_with_what_follows_through_reshapes(dtype: DType
     compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
 
 
+def cell(product: Node, state: Node) -> tuple[Node, Node]:
+    """An LSTM's states, of its four gates."""
+    rows, columns = state.type.shape
+    into, forget, new, out = (B.slice(product, (0, i * columns), (1, 1), (rows, columns)) for i in range(4))
+    sigmoid = OpKind.SIGMOID
+    state = B.add(B.mul(B.op(sigmoid, forget), state), B.mul(B.op(sigmoid, into), B.op(OpKind.TANH, new)))
+    return B.mul(B.op(sigmoid, out), B.op(OpKind.TANH, state)), state
+
+
+def recurrent(layers: int, steps: int, rows: int = 32, units: int = 64) -> TensorGraph:
+    """LSTMs on top of each other; the first one's matmuls with its inputs are given."""
+    states = [(x(f"h{i}", F32, rows, units), x(f"c{i}", F32, rows, units)) for i in range(layers)]
+    weights = [(x(f"w{i}", F32, units, 4 * units), x(f"u{i}", F32, units, 4 * units)) for i in range(layers)]
+    last = []
+    for step in range(steps):
+        given: Node | None = None
+        for i, ((h, c), (w, u)) in enumerate(zip(states, weights, strict=True)):
+            seen = x(f"x{step}", F32, rows, 4 * units) if given is None else B.dot(given, w)
+            given, c = cell(B.add(seen, B.dot(h, u)), c)
+            states[i] = given, c
+        last.append(given)
+    return region("layers", [h for h in last if h is not None] + [c for _, c in states])
+
+
+def test_a_step_of_a_recurrent_layer_is_one_kernel_compiled_once() -> None:
+    graph = recurrent(1, 6)
+    result = compile_region(*_arguments(graph), CompileOptions(H200))
+    assert families(result) == [MATMUL.name] * 6
+    assert not result.calls
+    assert len(set(result.launches)) <= 3, "but for the last one's, and the first's, whose states are inputs"
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
+def test_layers_wait_for_each_other_s_steps_alone() -> None:
+    """The cell is in the kernel of the matmul that waits longer, with the layer's own state: so what a layer takes
+    from the one below is multiplied while the step before runs, and a step more is one round more."""
+    rounds = [max(compile_region(*_arguments(recurrent(2, steps)), CompileOptions(H200)).buffers.rounds)
+              for steps in (8, 9)]
+    assert rounds[1] == rounds[0] + 1
+
+
+def test_cells_that_run_at_the_same_time_go_to_their_own_matmuls() -> None:
+    """Of both directions of a layer, which planning puts into one kernel."""
+    w = [x(f"u{i}", F32, 64, 256) for i in range(2)]
+    states = [(x(f"h{i}", F32, 32, 64), x(f"c{i}", F32, 32, 64)) for i in range(2)]
+    alive = B.op(OpKind.LESS, x("t", F32, 32, 1), x("end", F32, 32, 1))
+    for _ in range(4):
+        for i, (h, c) in enumerate(states):
+            new, state = cell(B.dot(h, w[i]), c)
+            states[i] = (B.select(B.broadcast(alive, h.type.shape), new, h),
+                         B.select(B.broadcast(alive, h.type.shape), state, c))
+    result = compile_region(*_arguments(region("both", [v for pair in states for v in pair])), CompileOptions(H200))
+    assert families(result).count(MATMUL.name) == 8
+    assert all(len(kernel.schedule.pattern.nodes) > 1 for kernel in result.kernels
+               if kernel.schedule.family == MATMUL.name)
+    assert max(result.buffers.rounds) <= 4, "a round each, and one for what all share"
+
+
 def test_many_rows_or_exact_matmuls_stay_the_library_s() -> None:
     for m, device in ((17, H200), (16, replace(H200, tf32=False))):
         graph = region("g", [dense(F32, m, 768, 512)])

@@ -52,22 +52,23 @@ class MatmulChoice:
         for user, before in enumerate(needs):
             for p in before:
                 self._users[p].append(user)
+        self._wanted: set[int] = set()
         self.calls = self.kernels = 0
 
     def choose(self) -> list[tuple[int, ...]]:
         """The groups anew."""
-        wanted = {call for call in range(len(self._groups))
-                  if self._is_call(call) and (self._which is not Stitching.NONE or self._is_in_kernel(call))}
+        self._wanted = wanted = {call for call in range(len(self._groups)) if self._is_call(call)
+                                 and (self._which is not Stitching.NONE or self._is_in_kernel(call))}
         if not wanted:
             return [tuple(sorted(group)) for group in self._groups if group]
         order, depths = self._order.order, dict[int, int]()
         for group in order:
             depths[group] = self._depth(group, depths)
             if group in wanted and not any(self._waits_longer(one, group, depths) for one in self._beside(group, wanted)):
-                wanted.remove(group)
                 self._stitch(group)
+                wanted.discard(group)
                 depths[group] = self._depth(group, depths)
-        for group in order:  # the ones that were not what others waited for
+        for group in order:  # those beside which another one seemed to wait longer
             if group in wanted:
                 self._stitch(group)
         return [tuple(sorted(group)) for group in self._groups if group]
@@ -101,16 +102,19 @@ class MatmulChoice:
 
     def _stitch(self, call: int) -> None:
         """Takes what gains most, or all that there is."""
-        choices = [(gain, changed) for changed in self._choices(call) if (gain := self._gain(changed)) is not None]
+        found = [*self._choices(call), *self._divisions(call)]
+        choices = [(gain, changed) for changed in found if (gain := self._gain(changed)) is not None]
         every = self._which is Stitching.ALL
         choices = [(len(changed[call]) if every else gain, changed) for gain, changed in choices
                    if every or gain >= LEAST_GAIN_US]
         if not choices:
             return
         _, changed = max(choices, key=lambda choice: choice[0])
+        stitched = {group for group, members in changed.items() if members > self._groups[group]}
         self._order.change(changed)
-        self.calls += 1
-        self.kernels += sum(not members for members in changed.values()) - 1
+        self._wanted -= stitched
+        self.calls += len(stitched)
+        self.kernels += sum(not members for members in changed.values()) - len(stitched)
 
     def _choices(self, call: int) -> Iterator[Mapping[int, Positions]]:
         """Groups that change, and what they become: with operands, with what follows, with both."""
@@ -124,6 +128,18 @@ class MatmulChoice:
                     together = self._groups[call].union(*moved.values())
                     rest = {g: self._groups[g] - members for g, members in moved.items()}
                     yield {**rest, call: together}
+
+    def _divisions(self, call: int) -> Iterator[Mapping[int, Positions]]:
+        """Of each kernel that reads the call's results and those of others, what becomes of all these calls if each
+        takes what is made of its own: cells that run at the same time, of both directions of a layer."""
+        for group in sorted({self._home[user] for p in self._groups[call] for user in self._users[p]} - {call}):
+            calls = sorted({self._home[q] for p in self._groups[group] for q in self._needs[p]} & self._wanted)
+            parts = {one: frozenset(self._made_of(one, group)) for one in calls}
+            if len(calls) > 1 and call in parts and sum(map(len, parts.values())) == len(frozenset().union(*parts.values())):
+                rest = self._groups[group].difference(*parts.values())
+                changed = {one: self._groups[one] | part for one, part in parts.items()}
+                if all(self._is_stitched(sorted(members)) for members in changed.values()):
+                    yield {group: rest, **changed}
 
     def _producers(self, call: int) -> Iterator[Mapping[int, Positions]]:
         """Of each kernel what it computes element by element for the call alone."""
@@ -143,7 +159,7 @@ class MatmulChoice:
         for group in sorted(found):
             inside = set(self._groups[call])
             taken: list[int] = []
-            for p in sorted(self._groups[group]):
+            for p in self._made_of(call, group):
                 own = [q for q in self._needs[p] if self._home[q] == group]
                 if all(q in inside for q in own) and self._is_stitched((*inside, p)):
                     inside.add(p)
@@ -153,6 +169,19 @@ class MatmulChoice:
                 taken.pop()
             if taken:
                 yield {group: frozenset(taken)}
+
+    def _made_of(self, call: int, group: int) -> list[int]:
+        """Of a kernel what is made of a call's results, and what that is made of besides, in order. A kernel may have
+        cells of several layers, each for the matmul of its own."""
+        made: set[int] = set()
+        for p in sorted(self._groups[group]):
+            if any(q in made or self._home[q] == call for q in self._needs[p]):
+                made.add(p)
+        found = set(made)
+        for p in sorted(self._groups[group], reverse=True):
+            if p in found:
+                found.update(q for q in self._needs[p] if self._home[q] == group)
+        return sorted(found)
 
     def _is_stitched(self, positions: Sequence[int]) -> bool:
         return as_stitched_matmul(between(self._pattern(positions))) is not None
