@@ -3,17 +3,18 @@
     python -m tools.recurrent_plans                            # minutes
     python -m tools.recurrent_plans --names=rokid,LSTM --modes=infer --kinds
 
-Prints for each region of a step its steps (launches and library calls), library calls, launches in source, rounds of work that
-wait for each other, predicted microseconds (of each round the work that takes longest), and processor seconds of
-compiling; with --kinds work by kinds.
+Prints for each region of a step its steps (launches and library calls), library calls, launches in source, rounds of
+work that wait for each other, predicted microseconds (of each round the work that takes longest), and processor seconds
+of compiling; with --kinds work by kinds. A loop that stays one has a region for an iteration, and one for what the host
+decides.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
@@ -26,7 +27,7 @@ NAMES = ("rokid", "aiwriter", "nmt", "bi-rnn", "dyn-rnn", "LSTM")
 _NAMES = flags.DEFINE_list("names", list(NAMES), "of models/zoo.py, or LSTM: two layers of 256, batch 32, 100 steps")
 _MODES = flags.DEFINE_list("modes", ["train", "infer"], "train, infer")
 _CONFIG = flags.DEFINE_string("config", "paper", "of the models")
-_LIBRARY = flags.DEFINE_bool("library", False, "leave the matmuls of recurrent layers to the library, as before 2026-11-27")
+_LIBRARY = flags.DEFINE_bool("library", False, "leave recurrent layers' matmuls to the library, as before 2026-11-27")
 _KINDS = flags.DEFINE_bool("kinds", False, "kinds of work, too")
 
 
@@ -65,7 +66,7 @@ class Kind:
 
 
 def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
-    """Kinds of work; rounds of work that wait for each other; predicted microseconds, of each round the longest work."""
+    """Kinds of work; rounds of work that wait for each other; predicted microseconds, of each round its longest."""
     from tf_stitch.compiler.pattern_compiler import PatternCompiler
     from tf_stitch.device.spec import H200
     from tf_stitch.libraries.call import BoundCall
@@ -84,7 +85,8 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
             us = known[key] if key in known else compiler.exact(alone(node)) or 0.0
         else:
             key = work.program
-            name = f"{work.schedule.family} {work.schedule.dominant.kind.value} {list(work.schedule.dominant.type.dims)}"
+            node = work.schedule.dominant
+            name = f"{work.schedule.family} {node.kind.value} {list(node.type.dims)}"
             us = known[key] if key in known else predict_us(work.program, H200)
         known[key] = us
         kinds[name].count += 1

@@ -183,8 +183,8 @@ CELLS = {(16, 32): [(F32, 1, False), (BF16, 2, False)], (32, 64): [(F32, 4, True
 """Tiles of a cell's matmul: types, blocks that share one, and whether the weights lie by columns."""
 
 
-@pytest.mark.parametrize(("tile", "dtype", "sharers", "down"), [(tile, *case) for tile in CELLS for case in CELLS[tile]],
-                         ids=str)
+@pytest.mark.parametrize(("tile", "dtype", "sharers", "down"),
+                         [(tile, *case) for tile in CELLS for case in CELLS[tile]], ids=str)
 def test_gates_of_a_cell_are_finished_together(tile: tuple[int, int], dtype: DType, sharers: int, down: bool) -> None:
     """A block has the same columns of each gate. Rows and columns are cut off at the last tiles."""
     rows, columns = tile

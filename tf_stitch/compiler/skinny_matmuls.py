@@ -20,8 +20,8 @@ MOST_TERMS = 4096
 """Of such a matmul: the blocks of a cluster read all terms of their columns, whatever the model says of the whole
 device."""
 MOST_REPEATED_ROWS = 128
-"""Of a matmul that a recurrent layer repeats (see `_repeated`) a kernel of ours may have so many. MOST_ROWS leaves all of
-more rows to the library, as before 2026-11-27."""
+"""Of a matmul that a recurrent layer repeats (see `_repeated`) a kernel of ours may have so many. MOST_ROWS here leaves
+those of more rows to the library, as before 2026-11-27."""
 REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
 SURELY = 0.97

@@ -52,7 +52,8 @@ def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrie
 def _operand(operand: MatmulOperand, whole: int, extent: int, gates: int, shape: MatmulShape, tiling: MatmulTiling
              ) -> dict[str, int]:
     place = operand.place
-    return {"EXTENT": extent, "WHOLE": whole, "GATES": gates, "ALONG_TERMS": operand.along_terms, "VECTOR": operand.vector,
+    return {"EXTENT": extent, "WHOLE": whole, "GATES": gates,
+            "ALONG_TERMS": operand.along_terms, "VECTOR": operand.vector,
             "LINE": line_words(extent, operand.along_terms, shape.dtype, tiling), "PLAIN": place is not None,
             "MATRIX_STEP": place.matrix if place else 0, "LINE_STEP": place.line if place else 0}
 

@@ -38,10 +38,10 @@ Tiles: TypeAlias = Mapping[tuple[int, int], Tile]
 TILES: Tiles = {
     (128, 256): Tile(2, 4, 16, 0.95), (128, 128): Tile(2, 2, 16, 1.0), (128, 64): Tile(2, 2, 16, 1.15),
     (64, 128): Tile(2, 2, 16, 1.15), (64, 64): Tile(2, 2, 32, 1.35), (32, 64): Tile(1, 4, 32, 1.8)}
+_WARP, _TWO_WARPS = Tile(1, 1, 16, parts=8), Tile(2, 1, 16, parts=4)
 FEW_ROWS: Tiles = {
-    (16, 64): Tile(1, 1, 16, parts=8), (16, 32): Tile(1, 1, 16, parts=8), (16, 16): Tile(1, 1, 16, parts=8),
-    (32, 64): Tile(1, 1, 16, parts=8), (32, 32): Tile(1, 1, 16, parts=8), (32, 16): Tile(1, 1, 16, parts=8), (64, 64): Tile(2, 1, 16, parts=4),
-    (16, 48): Tile(1, 1, 16, parts=8), (16, 96): Tile(1, 1, 16, parts=8), (32, 48): Tile(1, 1, 16, parts=8), (64, 96): Tile(2, 1, 16, parts=4)}
+    (16, 64): _WARP, (16, 32): _WARP, (16, 16): _WARP, (32, 64): _WARP, (32, 32): _WARP, (32, 16): _WARP,
+    (64, 64): _TWO_WARPS, (16, 48): _WARP, (16, 96): _WARP, (32, 48): _WARP, (64, 96): _TWO_WARPS}
 """Of matmuls that have no more than MOST_ROWS: each warp, or two of them, brings terms of its own from memory and waits
 for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
 MOST_ROWS = 128

@@ -291,8 +291,9 @@ class _Verifier:
         for name, operand, place, body in operands:
             _require(bool(name) is (operand.place is not None), f"operand {name or 'of a body'} of a matmul")
             self._in_matmul(scope, place, stmt.values, operand.vector, body)
-        _require(shape.n % shape.gates == 0 == stmt.tiling.columns % shape.gates and shape.gate_columns % shape.vector == 0,
-                 f"{shape.gates} gates of {shape.n} columns, {shape.vector} at a time in tiles of {stmt.tiling.columns}")
+        across = stmt.tiling.columns
+        _require(shape.n % shape.gates == 0 == across % shape.finished and shape.gate_columns % shape.vector == 0,
+                 f"{shape.gates} gates of {shape.n} columns, {shape.vector} at a time in tiles of {across}")
         self._in_matmul(scope, stmt.place, stmt.results, shape.finished, stmt.finish)
 
     def _in_matmul(self, scope: _Scope, place: Sequence[Var], array: str, size: int, body: Sequence[k.Stmt]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from tf_stitch.ir.graph import Node
@@ -64,7 +64,7 @@ class MatmulChoice:
         order, depths = self._order.order, dict[int, int]()
         for group in order:
             depths[group] = self._depth(group, depths)
-            if group in wanted and not any(self._waits_longer(one, group, depths) for one in self._beside(group, wanted)):
+            if group in wanted and not self._waits_less(group, depths):
                 self._stitch(group)
                 wanted.discard(group)
                 depths[group] = self._depth(group, depths)
@@ -77,20 +77,21 @@ class MatmulChoice:
         """How many groups a group waits for, one after the other, as far as is known of those that it waits for and of
         those that these do."""
         def known(one: int) -> int:
-            return depths[one] if one in depths else max((depths.get(o, 0) + 1 for o in self._order.awaited(one)), default=0)
+            before = (depths.get(other, 0) + 1 for other in self._order.awaited(one))
+            return depths[one] if one in depths else max(before, default=0)
 
         return max((known(one) + 1 for one in self._order.awaited(group)), default=0)
 
-    def _beside(self, call: int, calls: Collection[int]) -> set[int]:
-        """Calls whose results are read where this one's are, as both of a recurrent cell's."""
+    def _beside(self, call: int) -> set[int]:
+        """Other calls whose results are read where this one's are, as both of a recurrent cell's."""
         readers = {self._home[user] for p in self._groups[call] for user in self._users[p]}
-        return {one for reader in readers for one in self._order.awaited(reader)} & (set(calls) - {call})
+        return {one for reader in readers for one in self._order.awaited(reader)} & (self._wanted - {call})
 
-    def _waits_longer(self, one: int, call: int, depths: Mapping[int, int]) -> bool:
-        """Whether a call waits longer than another does: what both are read by should be in its kernel, so that the
-        other one's has run before."""
-        awaited = self._order.awaited(one)
-        return not awaited <= depths.keys() or self._depth(one, depths) > depths[call]
+    def _waits_less(self, call: int, depths: Mapping[int, int]) -> bool:
+        """Whether another call beside this one waits longer: what reads both should be in that one's kernel, so that
+        this one's has run before."""
+        return any(not self._order.awaited(one) <= depths.keys() or self._depth(one, depths) > depths[call]
+                   for one in self._beside(call))
 
     def _is_call(self, group: int) -> bool:
         members = sorted(self._groups[group])
@@ -135,8 +136,9 @@ class MatmulChoice:
         for group in sorted({self._home[user] for p in self._groups[call] for user in self._users[p]} - {call}):
             calls = sorted({self._home[q] for p in self._groups[group] for q in self._needs[p]} & self._wanted)
             parts = {one: frozenset(self._made_of(one, group)) for one in calls}
-            if len(calls) > 1 and call in parts and sum(map(len, parts.values())) == len(frozenset().union(*parts.values())):
-                rest = self._groups[group].difference(*parts.values())
+            taken = frozenset[int]().union(*parts.values())
+            if len(calls) > 1 and call in parts and len(taken) == sum(map(len, parts.values())):
+                rest = self._groups[group] - taken
                 changed = {one: self._groups[one] | part for one, part in parts.items()}
                 if all(self._is_stitched(sorted(members)) for members in changed.values()):
                     yield {group: rest, **changed}
