@@ -5,12 +5,12 @@
 
 Prints for each region of a step its steps (launches and library calls), library calls, launches in source, rounds of
 work that wait for each other, predicted microseconds (of each round the work that takes longest), and processor seconds
-of compiling; with --kinds work by kinds. A loop that stays one has a region for an iteration, and one for what the host
-decides.
+of compiling; with --kinds work by kinds. Of a loop that runs as one op its body, which is an iteration.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from absl import app, flags
 
 if TYPE_CHECKING:
     from tf_stitch.compiler.pipeline import CompiledRegion
+    from tf_stitch.graph.clustering.region_graph import RegionGraph
 
 NAMES = ("rokid", "aiwriter", "nmt", "bi-rnn", "dyn-rnn", "LSTM")
 
@@ -97,31 +98,40 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
 
 def main(_: Sequence[str]) -> None:
     from tf_stitch.compiler import skinny_matmuls
-    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
-    from tf_stitch.device.spec import H200
-    from tf_stitch.jit.collector import collector_paused
     from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
     from tools.benchmark.gpu_regions import regions_of
 
     if _LIBRARY.value:
         skinny_matmuls.MOST_REPEATED_ROWS = MOST_ROWS
+    os.environ.setdefault("TF_STITCH_LOOP_OP", "1")  # as where a GPU and a compiler for it are
     for name in _NAMES.value:
         for mode in _MODES.value:
             found = regions_of(traced(name, mode, _CONFIG.value))
-            print(f"{name} {mode}: {len(found.regions.regions)} regions", flush=True)
+            print(f"{name} {mode}: {len(found.regions.regions)} regions, {len(found.state.native)} loops", flush=True)
             for number, region in enumerate(found.regions.regions):
-                start = time.process_time()
-                with collector_paused():
-                    compiled = compile_region(region.graph, region.input_keys, region.variable_keys,
-                                              CompileOptions(H200))
-                seconds = time.process_time() - start
-                kinds, rounds, us = kinds_of(compiled)
-                print(f"    region {number}: {len(region.members)} nodes, {len(compiled.executable.steps)} steps, "
-                      f"{len(compiled.calls)} library calls, {len(set(compiled.launches))} launches in source, "
-                      f"{rounds} rounds, {us:.0f} us, {seconds:.1f} s", flush=True)
-                if _KINDS.value:
-                    for kind, work in sorted(kinds.items(), key=lambda item: -item[1].us)[:15]:
-                        print(f"        {work.count} x {kind}: {work.us / work.count:.2f} us", flush=True)
+                _plan(f"region {number}", region)
+            for loop in found.state.native:
+                _plan(f"body of {loop.name}", loop.parts["body"])
+
+
+def _plan(what: str, region: RegionGraph) -> None:
+    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+    from tf_stitch.device.spec import H200
+    from tf_stitch.jit.collector import collector_paused
+
+    if not all(n.type.is_static for n in region.graph.nodes()):
+        print(f"    {what}: {len(region.members)} nodes, sizes unknown", flush=True)
+        return
+    start = time.process_time()
+    with collector_paused():
+        compiled = compile_region(region.graph, region.input_keys, region.variable_keys, CompileOptions(H200))
+    seconds = time.process_time() - start
+    kinds, rounds, us = kinds_of(compiled)
+    steps, calls = len(compiled.executable.steps), len(compiled.calls)
+    print(f"    {what}: {len(region.members)} nodes, {steps} steps, {calls} library calls, "
+          f"{len(set(compiled.launches))} launches in source, {rounds} rounds, {us:.0f} us, {seconds:.1f} s", flush=True)
+    for kind, work in sorted(kinds.items(), key=lambda item: -item[1].us)[:15 * _KINDS.value]:
+        print(f"        {work.count} x {kind}: {work.us / work.count:.2f} us", flush=True)
 
 
 if __name__ == "__main__":

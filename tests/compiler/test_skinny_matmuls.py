@@ -13,6 +13,7 @@ from tf_stitch.compiler.skinny_matmuls import (
     MOST_TERMS,
     REPEATED,
     SURELY,
+    SURELY_REPEATED,
     TimesWithSums,
     matmuls_to_multiply,
     matmuls_to_sum,
@@ -27,6 +28,7 @@ from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern
 from tf_stitch.targets.target import LARGE
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
+from tf_stitch.transforms.matmuls_to_kernels import in_a_loop
 
 B, F32 = Builder(), DType.F32
 
@@ -154,8 +156,14 @@ def repeated(rows: int, steps: int, kernel_us: float | None = FAST) -> int:
 def test_a_kernel_multiplies_more_rows_in_the_steps_of_a_recurrent_layer(rows: int) -> None:
     assert repeated(rows, REPEATED) == REPEATED
     assert repeated(rows, REPEATED - 1) == 0
-    assert repeated(rows, REPEATED, SURELY + 0.01) == 0
+    assert repeated(rows, REPEATED, SURELY_REPEATED - 0.01) == REPEATED
+    assert repeated(rows, REPEATED, SURELY_REPEATED + 0.01) == 0
 
 
 def test_a_library_multiplies_many_rows_in_a_recurrent_layer() -> None:
     assert repeated(MOST_REPEATED_ROWS + 1, REPEATED) == 0
+
+
+def test_an_iteration_of_a_loop_is_repeated() -> None:
+    step = in_a_loop(region("g", [B.exp(B.dot(B.input("h:0", F32, (40, 64)), B.input("w:0", F32, (64, 64))))]))
+    assert len(matmuls_to_multiply(step, TimesOfKernels(kernel_us=FAST))) == 1

@@ -88,3 +88,11 @@ def test_chains(steps: list[Callable[[Node], Node]], kept: int) -> None:
     for step in steps:
         made.append(B.mul(softmax(step(made[-1])), B.constant(0.1, F32)))
     widened([made[-1], *([made[kept]] if kept < len(made) - 1 else [])])
+
+
+def test_gates_of_a_recurrent_cell_stay_cut() -> None:
+    """The first ones of a matmul's columns, but many more were not added to them."""
+    dot = B.dot(B.input("h:0", F32, (ROWS, 8)), B.input("u:0", F32, (8, 2 * WIDE)))
+    left, right = (B.slice(dot, (0, first), (1, 1), (ROWS, WIDE)) for first in (0, WIDE))
+    graph = region("g", [B.mul(B.exp(left), right)])
+    assert not WidenRows().run(graph).modified

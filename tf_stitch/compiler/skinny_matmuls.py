@@ -24,9 +24,10 @@ MOST_REPEATED_ROWS = 128
 those of more rows to the library, as before 2026-11-27."""
 REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
-SURELY = 0.97
+SURELY, SURELY_REPEATED = 0.97, 0.85
 """Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
-was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102."""
+was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102. The
+second is for those of a recurrent layer that have more than MOST_ROWS, of which none was timed by itself."""
 
 
 def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
@@ -55,18 +56,20 @@ def _has_few_rows(node: Node, most: int) -> bool:
 
 
 def _repeated(matmuls: Sequence[Node]) -> set[Node]:
-    """Those that multiply one matrix with several others: steps of a recurrent layer that wait for each other, since
-    those of the rows of one tensor have become one (transforms/batch_row_matmuls.py). Their kernel is compiled once,
-    and what it saves is saved in each step."""
+    """Those of a loop's iteration, and those that multiply one matrix with several others: steps of a recurrent layer
+    that wait for each other, since those of the rows of one tensor have become one (transforms/batch_row_matmuls.py).
+    Their kernel is compiled once, and what it saves is saved in each step."""
     groups: dict[tuple[object, ...], list[Node]] = {}
+    in_loops = {node for node in matmuls if isinstance(node.attrs, DotAttrs) and node.attrs.repeated}
     for node in matmuls:
         groups.setdefault((node.operands[1], node.attrs, node.type.dims), []).append(node)
-    return {node for group in groups.values() if len(group) >= REPEATED for node in group}
+    return {node for group in groups.values() if len(group) >= REPEATED for node in group} | in_loops
 
 
 def _multiplies_faster(matmul: Node, times: PatternTimes) -> bool:
     called, ours = times.exact(alone(matmul)), times.exact(alone(in_kernel(matmul)))
-    return called is not None and ours is not None and ours < SURELY * called
+    surely = SURELY if matmul.type.dims[-2] <= MOST_ROWS else SURELY_REPEATED
+    return called is not None and ours is not None and ours < surely * called
 
 
 def _is_candidate(node: Node) -> bool:

@@ -176,11 +176,13 @@ class DotAttrs(Attrs):
     Attributes:
         transpose_a, transpose_b: an operand is stored with its last two axes exchanged.
         in_kernel: a kernel of ours multiplies, not a library.
+        repeated: each iteration of a loop does, on a GPU.
     """
 
     transpose_a: bool = False
     transpose_b: bool = False
     in_kernel: bool = field(default=False, metadata=RARE)
+    repeated: bool = field(default=False, metadata=RARE)
 
 
 @dataclass(frozen=True)

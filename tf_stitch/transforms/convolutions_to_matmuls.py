@@ -54,7 +54,7 @@ def _transposed_product(node: Node) -> Node | None:
         return None
     view = node.operands[0]
     matmul = view.operands[0] if view.kind is OpKind.RESHAPE else view
-    if not isinstance(matmul.attrs, DotAttrs) or matmul.attrs != DotAttrs(transpose_a=True) \
+    if not isinstance(matmul.attrs, DotAttrs) or not matmul.attrs.transpose_a or matmul.attrs.transpose_b \
             or view.type.dims != (matmul.type.dims[0], *(1,) * (rank - 2), *matmul.type.dims[1:]):
         return None
     b, (left, right) = Builder(node.loc), matmul.operands

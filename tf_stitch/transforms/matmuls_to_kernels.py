@@ -26,6 +26,18 @@ class MatmulsToKernels:
         return replace_chosen(graph, self.chosen(graph), in_kernel)
 
 
+def in_a_loop(graph: TensorGraph) -> TensorGraph:
+    """The graph of an iteration, its matmuls marked as those of a loop."""
+    matmuls = [node for node in graph.nodes() if isinstance(node.attrs, DotAttrs)]
+    marked = replace_chosen(graph, matmuls, _repeated).graph
+    return TensorGraph(graph.name, marked.outputs, list(graph.unread)) if matmuls else graph
+
+
+def _repeated(matmul: Node) -> Node:
+    assert isinstance(matmul.attrs, DotAttrs)
+    return make_node(matmul.kind, matmul.operands, replace(matmul.attrs, repeated=True), matmul.loc)
+
+
 def in_kernel(matmul: Node) -> Node:
     """The same matmul, given to a kernel."""
     assert isinstance(matmul.attrs, DotAttrs)

@@ -34,7 +34,7 @@ from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.ir.op_attrs import ScatterAttrs
+from tf_stitch.ir.op_attrs import DotAttrs, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.transforms import update_in_place
 
@@ -104,6 +104,15 @@ def test_what_a_body_writes_rows_of_is_updated(name: str, scatters: int, split: 
     assert len(in_place) == scatters
     for got, wanted in zip(run(found, case.arrays), found.before.run(*case.arrays), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_gpu_s_kernels_know_which_matmuls_are_repeated(split: bool) -> None:
+    """They may be of more rows than others that a kernel of ours multiplies."""
+    loops = find(CASES["gru_gradients"]).loops.state.native
+    marked = [node.attrs.repeated for loop in loops for node in loop.body.graph.nodes()
+              if isinstance(node.attrs, DotAttrs)]
+    assert marked
+    assert set(marked) == {split}
 
 
 def run(found: Found, arrays: Sequence[Any]) -> list[Any]:

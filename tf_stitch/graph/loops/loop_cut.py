@@ -29,6 +29,7 @@ from tf_stitch.graph.loops.role_assignment import RoleAssignment
 from tf_stitch.graph.loops.while_node import HostPart, NativeLoop
 from tf_stitch.graph.shapes.size_nodes import SizeSource, size_of
 from tf_stitch.ir.types import Symbol
+from tf_stitch.transforms.matmuls_to_kernels import in_a_loop
 from tf_stitch.transforms.update_in_place import update_in_place
 
 Ends = Sequence[tuple[LoopVariable, NodeDef]]
@@ -115,6 +116,7 @@ class LoopCut:
             if beside is None and checks:
                 raise UnsupportedError("the host cannot compute whether the indices of an iteration are inside")
         body = self._cut_body(needed)
+        body = replace(body, graph=in_a_loop(body.graph))
         host_body = None if beside is None else self._cut_body(beside, checks)
         condition = self._cut_condition(needed if beside is None or not decides else beside)
         host_roles = LoopRoles()
