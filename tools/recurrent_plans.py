@@ -128,8 +128,8 @@ def _plan(what: str, region: RegionGraph) -> None:
     seconds = time.process_time() - start
     kinds, rounds, us = kinds_of(compiled)
     steps, calls = len(compiled.executable.steps), len(compiled.calls)
-    print(f"    {what}: {len(region.members)} nodes, {steps} steps, {calls} library calls, "
-          f"{len(set(compiled.launches))} launches in source, {rounds} rounds, {us:.0f} us, {seconds:.1f} s", flush=True)
+    print(f"    {what}: {len(region.members)} nodes, {steps} steps, {calls} calls, {rounds} rounds, "
+          f"{us:.0f} us, {len(set(compiled.launches))} launches in source, {seconds:.1f} s", flush=True)
     for kind, work in sorted(kinds.items(), key=lambda item: -item[1].us)[:15 * _KINDS.value]:
         print(f"        {work.count} x {kind}: {work.us / work.count:.2f} us", flush=True)
 

@@ -102,6 +102,20 @@ def test_layers_wait_for_each_other_s_steps_alone() -> None:
     assert rounds[1] == rounds[0] + 1
 
 
+def test_a_state_s_matmul_does_not_wait_for_a_library_s_call() -> None:
+    """A cell that reads a call which waits longer has a kernel of its own: the matmul runs before."""
+    h, c = x("h", F32, 32, 64), x("c", F32, 32, 64)
+    u, v, w = x("u", F32, 64, 256), x("v", F32, 64, 5000), x("w", F32, 5000, 256)
+    for _ in range(4):
+        read = B.dot(B.exp(B.dot(h, v)), w)  # more terms than a kernel of ours is asked for
+        h, c = cell(B.add(read, B.dot(h, u)), c)
+    result = compile_region(*_arguments(region("g", [h, c])), CompileOptions(H200))
+    assert len(result.calls) >= 4
+    alone = [kernel.schedule.pattern.nodes for kernel in result.kernels
+             if kernel.schedule.family == MATMUL.name and kernel.schedule.dominant.type.shape == (32, 256)]
+    assert [len(nodes) for nodes in alone] == [1] * 4
+
+
 def test_cells_that_run_at_the_same_time_go_to_their_own_matmuls() -> None:
     """Of both directions of a layer, which planning puts into one kernel."""
     w = [x(f"u{i}", F32, 64, 256) for i in range(2)]

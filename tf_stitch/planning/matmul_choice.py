@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from tf_stitch.ir.graph import Node
@@ -52,24 +52,25 @@ class MatmulChoice:
         for user, before in enumerate(needs):
             for p in before:
                 self._users[p].append(user)
-        self._wanted: set[int] = set()
+        self._calls, self._wanted = set[int](), set[int]()
         self.calls = self.kernels = 0
 
     def choose(self) -> list[tuple[int, ...]]:
         """The groups anew."""
-        self._wanted = wanted = {call for call in range(len(self._groups)) if self._is_call(call)
-                                 and (self._which is not Stitching.NONE or self._is_in_kernel(call))}
+        self._calls = {group for group in range(len(self._groups)) if self._is_call(group)}
+        self._wanted = wanted = {call for call in self._calls
+                                 if self._which is not Stitching.NONE or self._is_in_kernel(call)}
         if not wanted:
             return [tuple(sorted(group)) for group in self._groups if group]
         order, depths = self._order.order, dict[int, int]()
         for group in order:
             depths[group] = self._depth(group, depths)
-            if group in wanted and not self._waits_less(group, depths):
+            if group in wanted and not self._waits_less(group, depths, self._calls):
                 self._stitch(group)
                 wanted.discard(group)
                 depths[group] = self._depth(group, depths)
-        for group in order:  # those beside which another one seemed to wait longer
-            if group in wanted:
+        for group in order:  # those beside which one seemed to wait longer that stayed a call, or took something else
+            if group in wanted and not self._waits_less(group, depths, self._calls - wanted):
                 self._stitch(group)
         return [tuple(sorted(group)) for group in self._groups if group]
 
@@ -82,16 +83,16 @@ class MatmulChoice:
 
         return max((known(one) + 1 for one in self._order.awaited(group)), default=0)
 
-    def _beside(self, call: int) -> set[int]:
+    def _beside(self, call: int, calls: Collection[int]) -> set[int]:
         """Other calls whose results are read where this one's are, as both of a recurrent cell's."""
         readers = {self._home[user] for p in self._groups[call] for user in self._users[p]}
-        return {one for reader in readers for one in self._order.awaited(reader)} & (self._wanted - {call})
+        return {one for reader in readers - {call} for one in self._order.awaited(reader)}.intersection(calls) - {call}
 
-    def _waits_less(self, call: int, depths: Mapping[int, int]) -> bool:
-        """Whether another call beside this one waits longer: what reads both should be in that one's kernel, so that
-        this one's has run before."""
+    def _waits_less(self, call: int, depths: Mapping[int, int], calls: Collection[int]) -> bool:
+        """Whether another call beside this one waits longer: what reads both should be in that one's kernel, or in one
+        of its own behind a library's call, so that this one's has run before."""
         return any(not self._order.awaited(one) <= depths.keys() or self._depth(one, depths) > depths[call]
-                   for one in self._beside(call))
+                   for one in self._beside(call, calls))
 
     def _is_call(self, group: int) -> bool:
         members = sorted(self._groups[group])
