@@ -27,7 +27,7 @@ from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import StitchError
 from tf_stitch.families.matmul import MATMUL
-from tf_stitch.families.matmul_tiles import TILES
+from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.graph import key_of
 from tf_stitch.planning.cost_model import predict_us
@@ -60,7 +60,7 @@ class Variant:
 
 def variants(case: StitchedCase) -> list[Variant]:
     """The library's first."""
-    tiles = ["", *(f"{rows}x{columns}" for rows, columns in TILES)]
+    tiles = ["", *(f"{rows}x{columns}" for rows, columns in {**FEW_ROWS, **TILES})]
     return [Variant(tile, compiled(case, tile)) for tile in tiles]
 
 

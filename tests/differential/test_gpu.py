@@ -15,13 +15,14 @@ from tests.differential.runner import compare, compiled, random_values, referenc
 from tests.emit.test_attention import ERROR
 from tests.emit.test_attention import GRAPHS as ATTENTIONS
 from tests.emit.test_attention_gradient import STEPS
+from tests.emit.test_matmul import CELLS, cluster_of, lstm
 from tests.emit.test_matmul import MAKERS as MATMULS
 from tests.emit.test_matmul import check as check_matmul
 from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
 from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import H200
-from tf_stitch.families.matmul_tiles import TILES
+from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -172,7 +173,7 @@ def test_matmul(name: str, dtype: DType) -> None:
         np.testing.assert_array_equal(got[0][key], got[1][key])
 
 
-@pytest.mark.parametrize("tile", TILES, ids=named)
+@pytest.mark.parametrize("tile", {**FEW_ROWS, **TILES}, ids=named)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
 def test_matmul_by_every_tile(tile: tuple[int, int], dtype: DType) -> None:
     rows, columns = tile
@@ -180,6 +181,29 @@ def test_matmul_by_every_tile(tile: tuple[int, int], dtype: DType) -> None:
     values = random_values(graph)
     built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")
     check_matmul(graph, run_gpu(graph, built, values), reference(graph, values)[0])
+
+
+@pytest.mark.parametrize("tile", FEW_ROWS, ids=named)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+def test_matmul_of_few_rows_by_every_tile(tile: tuple[int, int], dtype: DType) -> None:
+    rows, columns = tile
+    graph = region("tiles", scaled_gelu(dtype, rows + 8, 328, 2 * columns + 8))
+    values = random_values(graph)
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")
+    check_matmul(graph, run_gpu(graph, built, values), reference(graph, values)[0])
+
+
+@pytest.mark.parametrize(("tile", "dtype", "sharers", "down"),
+                         [(tile, *case) for tile in CELLS for case in CELLS[tile]], ids=named)
+def test_cell_behind_its_matmul(tile: tuple[int, int], dtype: DType, sharers: int, down: bool) -> None:
+    rows, columns = tile
+    graph = region("cell", lstm(dtype, rows + 8, 520, columns // 4 + 8, down))
+    values = random_values(graph)
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-{cluster_of(sharers)}CTA_{columns}];")
+    got = [run_gpu(graph, built, values) for _ in range(2)]
+    check_matmul(graph, got[0], reference(graph, values)[0])
+    for key, _ in graph.outputs:
+        np.testing.assert_array_equal(got[0][key], got[1][key])
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)

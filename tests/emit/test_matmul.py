@@ -190,7 +190,7 @@ def test_gates_of_a_cell_are_finished_together(tile: tuple[int, int], dtype: DTy
     rows, columns = tile
     units = columns // 4 + 8
     graph = region("cell", lstm(dtype, rows + 8, 520, units, down))
-    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-{_cluster(sharers)}CTA_{columns}];")
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-{cluster_of(sharers)}CTA_{columns}];")
     kernel, = built.kernels
     assert (kernel.program.grid, kernel.program.cluster) == (2 * -(-units // (columns // 4)) * sharers, sharers)
     values, wanted = wanted_of(graph)
@@ -202,7 +202,7 @@ def test_gates_of_a_cell_are_finished_together(tile: tuple[int, int], dtype: DTy
 @pytest.mark.parametrize(("tile", "sharers"), [((32, 48), 2), ((64, 96), 4)], ids=str)
 def test_three_gates(tile: tuple[int, int], sharers: int) -> None:
     graph = region("cell", gru(F32, tile[0] + 8, 520, tile[1] // 3 + 8))
-    template = f"*[GRID-CTA_{tile[0]},GRID-{_cluster(sharers)}CTA_{tile[1]}];"
+    template = f"*[GRID-CTA_{tile[0]},GRID-{cluster_of(sharers)}CTA_{tile[1]}];"
     kernel, = (built := compiled_stitched(graph, template=template)).kernels
     assert kernel.program.cluster == sharers
     values, wanted = wanted_of(graph)
@@ -221,7 +221,7 @@ def test_a_result_that_is_needed_whole_is_not_cut() -> None:
     check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
 
 
-def _cluster(sharers: int) -> str:
+def cluster_of(sharers: int) -> str:
     return f"CLUSTER_{sharers}-" if sharers > 1 else ""
 
 
