@@ -205,6 +205,18 @@ def test_a_long_reduction_is_no_operand() -> None:
     assert sorted(families(result)) == [MATMUL.name, "row_reduction"]
 
 
+def test_a_kernel_that_waits_for_a_reader_of_the_results_is_not_taken() -> None:
+    """Sums of columns need all rows of the results, and what is made of both needs the sums."""
+    product = dense(F32, m=400, n=64)
+    scaled = B.mul(product, row(B.sum(product, [0]), product))
+    graph = region("g", [scaled])
+    result = compiled_stitched(graph)
+    assert all(len(kernel.schedule.pattern.nodes) == 1 for kernel in result.kernels
+               if kernel.schedule.family == MATMUL.name)
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
 def test_no_kernel_waits_for_itself() -> None:
     """y is made of the results, and of what the kernel that reads both makes."""
     product = dense(n=64)
