@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -14,6 +15,8 @@ from keras.src.backend.tensorflow import nn
 from models import language, lstm
 from models.unet import unet
 from models.vision import network as network_of
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.plugin.keras_convolutions import without_xla
 from tools.benchmark.gpu_regions import counted, regions_of
 
@@ -23,7 +26,7 @@ def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     """TensorFlow puts channels first for the first, and last for the second. Keras has groups as it has on GPUs."""
     monkeypatch.setattr(nn, "conv", without_xla(nn, lambda x: True))
     keras.mixed_precision.set_global_policy(request.param)
-    yield
+    yield request.param
     keras.mixed_precision.set_global_policy("float32")
 
 
@@ -101,6 +104,52 @@ def test_a_train_step_of_a_transformer(name: str) -> None:
     given = [tf.TensorSpec((4, *x.shape[1:]), x.dtype) for x in network.batch(1)]
     count = counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
     assert (count.regions, dict(count.left_out)) == (1, {})
+
+
+def compiled(function: Any, device: DeviceSpec = H200) -> CompiledRegion:
+    """The one region of a function."""
+    [found] = regions_of(function).regions.regions
+    return compile_region(found.graph, found.input_keys, found.variable_keys, CompileOptions(device))
+
+
+def squeeze_and_excite(x: Any, channels: int, fewer: int) -> Any:
+    """Names of its nodes have /se_ in them."""
+    mean = layers.GlobalAveragePooling2D(keepdims=True, name="se_mean")(x)
+    scale = layers.Conv2D(fewer, 1, activation="relu", name="se_fewer")(mean)
+    scale = layers.Conv2D(channels, 1, activation="hard_sigmoid", name="se_all")(scale)
+    return layers.Multiply(name="se_scaled")([x, scale])
+
+
+@pytest.mark.parametrize(("size", "channels", "fewer"), [(12, 440, 112), (56, 72, 24)])
+def test_squeeze_and_excite_of_one_image(size: int, channels: int, fewer: int) -> None:
+    """A kernel by itself; in a graph of more launches five, since its nodes cost less than barriers of the grid."""
+    inputs = keras.Input((size, size, channels))
+    alone = keras.Model(inputs, squeeze_and_excite(inputs, channels, fewer))
+    x = layers.BatchNormalization()(layers.DepthwiseConv2D(5, padding="same", use_bias=False)(inputs))
+    x = squeeze_and_excite(layers.Activation("hard_swish")(x), channels, fewer)
+    counts = []
+    for model in (alone, keras.Model(inputs, layers.Conv2D(channels // 2, 1)(x))):
+        step = tf.function(lambda x, model=model: model(x, training=False), autograph=False)
+        region = compiled(step.get_concrete_function(tf.TensorSpec((1, size, size, channels))))
+        counts.append(sum(any("/se_" in node.loc.node for node in kernel.schedule.pattern.nodes)
+                          for kernel in region.kernels))
+        assert not any("/se_" in node.loc.node for call in region.calls for node in call.nodes)
+    assert counts[0] == 1
+    assert counts[1] <= 5
+
+
+def test_attentions_with_learned_biases_are_trained_with_scores_in_memory(policy: str) -> None:
+    """The gradient of a bias is a sum of what a kernel or a call keeps to itself; one without a bias is two calls."""
+    if policy == "float32":
+        pytest.skip("no call of cuDNN")
+    network = language.build("T5", language.Config(1, 512, 8, 256, 100))
+    given = [tf.TensorSpec((8, *x.shape[1:]), x.dtype) for x in network.batch(1)]
+    step = tf.function(network.train, autograph=False).get_concrete_function(*given)
+    region = compiled(step, replace(H200, fused_attention=True))
+    assert [type(call.call).__name__ for call in region.calls].count("AttentionCall") == 2
+    assert not any("attention" in kernel.schedule.family for kernel in region.kernels)
+    scores = [call for call in region.calls if call.nodes[-1].type.shape[-2:] == (256, 256)]
+    assert len(scores) == 4, "the scores and their gradients of two attentions"
 
 
 @pytest.mark.parametrize(("name", "cudnn", "regions"), [("LSTMLanguage", 0, 1), ("LSTMLanguageByCuDNN", 2, None)])
