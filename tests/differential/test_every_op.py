@@ -53,7 +53,7 @@ OTHER_TYPES = {
 
 
 OF_ONEDNN = {"_FusedDepthwiseConv2dNative", "_FusedBatchNormEx"}
-"""That have a kernel once TensorFlow has rewritten them for oneDNN: tests/frontend/test_fused_ops.py."""
+"""That have a kernel once TensorFlow has rewritten them for oneDNN: tests/differential/test_fused_ops.py."""
 
 
 @pytest.fixture(scope="module")
