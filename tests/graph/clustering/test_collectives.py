@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200
+from tf_stitch.graph.all_reduces import ALL_REDUCE
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
 from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
 from tf_stitch.graph.state import GraphState
@@ -17,7 +19,7 @@ def summed(x: tf.Tensor, name: str) -> tf.Tensor:
                                          merge_op="Add", final_op="Id", name=name)
 
 
-def two_devices() -> GraphState:
+def two_devices(op: str = "CollectiveReduceV2") -> GraphState:
     """What stands before the sum of device a reads what stands behind that of device b, once b's small value is in one
     region with it."""
     with tf.Graph().as_default() as graph:
@@ -30,11 +32,14 @@ def two_devices() -> GraphState:
     graph_def = graph.as_graph_def()
     for node in graph_def.node:
         node.device = f"/device:CPU:{node.name.startswith('b/'):d}"
+        if node.op == "CollectiveReduceV2":
+            node.op = op
     return GraphState(graph_def, types_of_graph(graph), frozenset())
 
 
-def test_each_waits_for_what_the_other_waits_for() -> None:
-    found = waits_for_others(two_devices().imported)
+@pytest.mark.parametrize("op", ["CollectiveReduceV2", ALL_REDUCE])
+def test_each_waits_for_what_the_other_waits_for(op: str) -> None:
+    found = waits_for_others(two_devices(op).imported)
     assert "b/before" in found["a/sum"]
     assert "a/before" in found["b/sum"]
     assert "a/before" not in found["a/sum"], "its own edges say that"
