@@ -15,6 +15,7 @@ namespace {
 int live = 0;  // instances
 int made = 0;
 bool can_make = true;
+std::size_t events = 0;
 
 CudaDriver FakeDriver() {
   CudaDriver driver{};
@@ -37,6 +38,11 @@ CudaDriver FakeDriver() {
   };
   driver.GraphExecDestroy = [](CUgraphExec exec) { return --live, delete exec, 0; };
   driver.GraphLaunch = [](CUgraphExec, CUstream) { return 0; };
+  driver.EventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(++events), 0; };
+  driver.GraphAddEventRecordNode = [](CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t count, CUevent event) {
+    std::printf(" event %d after %d,", static_cast<int>(reinterpret_cast<std::size_t>(event)), static_cast<int>(count));
+    return 0;
+  };
   return driver;
 }
 
@@ -65,7 +71,7 @@ struct Region {
     const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
     executable.graph->CountRun();
     return executable.graph->Wanted(executable.steps) &&
-           executable.graph->Launch(context, executable, Buffers{}, nullptr, record);
+           executable.graph->Launch(context, executable, Buffers{}, nullptr, {}, record);
   }
 
   // Runs some of the lengths, each in its turn; prints which of them ran as graphs the last time.
@@ -81,6 +87,35 @@ struct Region {
                 static_cast<int>(counters.failures));
   }
 };
+
+// Of the second output, which one step touches, and of the first, which two do; once, though it is launched twice.
+void Early() {
+  GraphCounters counters;
+  GraphPlaces places;
+  Executable executable;
+  GpuLaunch first{}, second{}, third{};
+  first.args = {{Space::kOutput, 0}};
+  second.args = {{Space::kArena, 0}, {Space::kOutput, 0}};
+  third.args = {{Space::kArena, 0}, {Space::kOutput, 1}};
+  executable.steps = {first, second, third};
+  executable.after = {{}, {0}, {1}};
+  executable.graph = std::make_shared<StepGraph>(&counters, &places);
+  char memory[3];
+  Buffers buffers;
+  buffers.outputs = {&memory[0], &memory[1]};
+  buffers.arena = {&memory[2]};
+  const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
+  std::printf("early outputs:");
+  for (int i = 0; i < 5; ++i) {
+    executable.WorkspaceBytes();
+    executable.graph->CountRun();
+    if (executable.graph->Wanted(executable.steps)) {
+      executable.graph->Launch(context, executable, buffers, nullptr, {1, 0}, record);
+    }
+  }
+  std::printf(" %d ready, %d launches\n", static_cast<int>(executable.graph->ready().size()),
+              static_cast<int>(counters.launches));
+}
 
 void Run() {
   {
@@ -110,6 +145,7 @@ void Run() {
   third.Rounds("nothing is left", 0, 1, 20);
   first.lengths.clear();
   third.Rounds("places of executables that are dropped", 0, 1, 1);
+  Early();
 }
 
 }  // namespace

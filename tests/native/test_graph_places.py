@@ -29,6 +29,7 @@ what the process has left: 0 1 | 10 live, 26 made, 0 given up, 0 failed
 its own are replaced: 5 6 | 10 live, 28 made, 2 given up, 0 failed
 nothing is left: | 10 live, 28 made, 0 given up, 0 failed
 places of executables that are dropped: 0 | 3 live, 29 made, 0 given up, 0 failed
+early outputs: event 1 after 1, event 2 after 2, 2 ready, 2 launches
 """
 
 

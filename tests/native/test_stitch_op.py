@@ -269,11 +269,11 @@ def test_without_scratch_memory_it_falls_back_and_nothing_was_overwritten(region
     step = launch(kernel("broken"))  # would end the step with an error
     region = regions.add(lambda key: executable([[8]], [step], arena=[1 << 46], state=[(0, int(fresh))]), fallback)
     variable = tf.Variable(ramp())
-    for count in (1, 2):
-        np.testing.assert_array_equal(regions.call(region, [ramp()], [variable])[0], np.arange(8) * 2)
-        np.testing.assert_array_equal(variable, np.arange(8) + count)
-    assert reasons == ["no scratch memory for the kernels of a region"] * 2
-    assert regions.library.region_fallbacks(region) == 2
+    result = regions.call(region, [ramp()], [variable])[0]  # TensorFlow tries for ten seconds
+    np.testing.assert_array_equal(result, np.arange(8) * 2)
+    np.testing.assert_array_equal(variable, np.arange(8) + 1)
+    assert reasons == ["no scratch memory for the kernels of a region"]
+    assert regions.library.region_fallbacks(region) == 1
 
 
 def test_failing_fallback_names_its_error(regions: Regions) -> None:
