@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from tensorflow.core.framework.graph_pb2 import GraphDef
-
-from tests.graph.graphs import graph_of, text_of
+from tests.graph.graphs import placed, text_of
 from tf_stitch.graph.peer_copies import copy_between_gpus
 
 F32, F16 = 1, 19
-
-
-def placed(text: str, devices: str, types: dict[str, list[int]]) -> GraphDef:
-    """A device is a process's number and a GPU's, or "c" for its CPU."""
-    graph = graph_of(text)
-    for node, (task, device) in zip(graph.node, devices.split(), strict=True):
-        kind = "CPU:0" if device == "c" else f"GPU:{device}"
-        node.device = f"/job:worker/replica:0/task:{task}/device:{kind}"
-        node.attr["Tin"].list.type.extend(types.get(node.name, []))
-    return graph
 
 
 def test_a_mean_over_two_gpus() -> None:

@@ -132,6 +132,14 @@ def test_a_member_that_stays_whole_keeps_the_others_whole() -> None:
     assert cut_into_buckets(kept) is kept
 
 
+def test_a_sum_of_unknown_size_keeps_the_others_whole() -> None:
+    """It may meet any of them."""
+    state = step()
+    unknown = GraphState(state.graph_def, lambda name: [(1, (-1,))] if name == "sum_1" else state.types_of(name),
+                         state.preserved)
+    assert cut_into_buckets(unknown) is unknown
+
+
 def test_a_small_sum_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sum_buckets, "BUCKET_BYTES", 18 * 4)
     state = step()

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import tensorflow as tf
-from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from tests.graph.graphs import graph_of, text_of
+from tests.graph.graphs import placed, text_of
 from tf_stitch.graph.uploads import upload_inputs
 
 F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
-
-
-def placed(text: str, devices: str, types: dict[str, list[int]]) -> GraphDef:
-    """Args:
-        devices: of each node, by its first letter.
-        types: of the data inputs of regions, by name.
-    """
-    graph = graph_of(text)
-    for node, kind in zip(graph.node, devices.split(), strict=True):
-        node.device = f"/job:localhost/replica:0/task:0/device:{'GPU' if kind == 'G' else 'CPU'}:0"
-        node.attr["Tin"].list.type.extend(types.get(node.name, []))
-    return graph
 
 
 def test_values_of_the_host() -> None:
@@ -29,7 +16,7 @@ def test_values_of_the_host() -> None:
         image = Placeholder()
         r = StitchOp(words, image:0, ^image)
         s = StitchStateOp(r:1, words:0)
-    """, "C G G G", {"r": [I32, F32], "s": [F32, I32]})
+    """, "0c 00 00 00", {"r": [I32, F32], "s": [F32, I32]})
     upload_inputs(graph)
     assert text_of(graph).splitlines() == [
         "words = Placeholder()", "image = Placeholder()", "r = StitchOp(r/upload_0, image:0, ^image)",
@@ -45,7 +32,7 @@ def test_what_a_gpus_kernel_leaves_on_the_host() -> None:
         v = VarHandleOp()
         size = Shape(x)
         r = StitchStateOp(size, x, v, ^size)
-    """, "G G G G", {"r": [I32, F32]})
+    """, "00 00 00 00", {"r": [I32, F32]})
     graph.node[2].attr["T"].type, graph.node[2].attr["out_type"].type = F32, I32
     upload_inputs(graph)
     assert text_of(graph).splitlines()[-2:] == ["r = StitchStateOp(r/upload_0, x, v, ^size)",
@@ -56,7 +43,7 @@ def test_regions_of_the_host_read_what_is_there() -> None:
     graph = placed("""
         x = Placeholder()
         r = StitchOp(x)
-    """, "C C", {"r": [F32]})
+    """, "0c 0c", {"r": [F32]})
     before = graph.SerializeToString(deterministic=True)
     upload_inputs(graph)
     assert graph.SerializeToString(deterministic=True) == before
@@ -67,7 +54,7 @@ def test_an_upload_is_no_value_of_the_host() -> None:
     graph = placed("""
         x = Placeholder()
         r = StitchOp(x)
-    """, "C G", {"r": [F32]})
+    """, "0c 00", {"r": [F32]})
     upload_inputs(graph)
     once = text_of(graph)
     upload_inputs(graph)

@@ -10,13 +10,12 @@ from tests.native.conftest import Regions
 
 GPUS = tf.config.list_physical_devices("GPU")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU")]
+SEVERAL = pytest.mark.skipif(len(GPUS) < 2, reason="one GPU")
 
 
-@pytest.mark.parametrize("there", [0, 1])
+@pytest.mark.parametrize("there", [0, pytest.param(1, marks=SEVERAL)])
 @pytest.mark.parametrize("shape", [(), (3, 1 << 20), (0, 4)], ids=str)
 def test_what_arrives(regions: Regions, shape: tuple[int, ...], there: int) -> None:
-    if there >= len(GPUS):
-        pytest.skip("one GPU")
     ops = regions.library.raw_ops
 
     @tf.function(autograph=False)

@@ -138,10 +138,9 @@ def test_squeeze_and_excite_of_one_image(size: int, channels: int, fewer: int) -
     assert counts[1] <= 5
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16"], indirect=True)
 def test_attentions_with_learned_biases_are_trained_with_scores_in_memory(policy: str) -> None:
     """The gradient of a bias is a sum of what a kernel or a call keeps to itself; one without a bias is two calls."""
-    if policy == "float32":
-        pytest.skip("no call of cuDNN")
     network = language.build("T5", language.Config(1, 512, 8, 256, 100))
     given = [tf.TensorSpec((8, *x.shape[1:]), x.dtype) for x in network.batch(1)]
     step = tf.function(network.train, autograph=False).get_concrete_function(*given)

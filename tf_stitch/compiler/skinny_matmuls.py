@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tf_stitch.families.matmul_tiles import MOST_ROWS as MOST_TILED_ROWS
 from tf_stitch.ir.graph import Node, TensorGraph, collect
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
@@ -19,7 +20,7 @@ from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 MOST_TERMS = 4096
 """Of such a matmul: the blocks of a cluster read all terms of their columns, whatever the model says of the whole
 device."""
-MOST_REPEATED_ROWS = 128
+MOST_REPEATED_ROWS = MOST_TILED_ROWS
 """Of a matmul that a recurrent layer repeats (see `_repeated`) a kernel of ours may have so many. MOST_ROWS here leaves
 those of more rows to the library, as before 2026-11-27."""
 REPEATED = 4

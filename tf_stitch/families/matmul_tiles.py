@@ -44,6 +44,8 @@ FEW_ROWS: Tiles = {
     (64, 64): _TWO_WARPS, (16, 48): _WARP, (16, 96): _WARP, (32, 48): _WARP, (64, 96): _TWO_WARPS}
 """Of matmuls that have no more than MOST_ROWS: each warp, or two of them, brings terms of its own from memory and waits
 for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
+_FOR_FEW, _FOR_MANY = {**TILES, **FEW_ROWS}, {**FEW_ROWS, **TILES}
+"""Where both have a tile, the last one counts."""
 MOST_ROWS = 128
 """With so many rows a library's tiles leave processors of a GPU idle, unless columns are many."""
 STAGES, COMPUTED_STAGES, MOST_STAGES = 4, 3, 8
@@ -62,7 +64,7 @@ BLOCK_US = 1.0
 
 def tiles_of(shape: MatmulShape) -> Tiles:
     """All that blocks may have."""
-    return {**TILES, **FEW_ROWS} if shape.m <= MOST_ROWS else {**FEW_ROWS, **TILES}
+    return _FOR_FEW if shape.m <= MOST_ROWS else _FOR_MANY
 
 
 def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:

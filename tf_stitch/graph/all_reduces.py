@@ -26,8 +26,8 @@ _BY_NCCL = (b"auto", b"nccl")
 
 
 def all_reduces_in_streams(graph_def: GraphDef, statics: Mapping[str, Any], is_free: Callable[[str], bool],
-                           has_nccl: Callable[[], bool]) -> list[str]:
-    """Replaces sums all of whose members are in this graph, on a GPU each. The names of their nodes.
+                           has_nccl: Callable[[], bool]) -> bool:
+    """Replaces sums all of whose members are in this graph, on a GPU each; whether there are any.
 
     Args:
         statics: values of integer tensors that are known.
@@ -37,10 +37,10 @@ def all_reduces_in_streams(graph_def: GraphDef, statics: Mapping[str, Any], is_f
     found = [n for n in graph_def.node if n.op == COLLECTIVE and _is_plain_sum(n) and is_free(n.name)]
     groups = _groups(found, statics)
     if not groups or not has_nccl():
-        return []
+        return False
     for members in groups:
         _replace(members)
-    return [node.name for members in groups for node in members]
+    return True
 
 
 def _is_plain_sum(node: NodeDef) -> bool:

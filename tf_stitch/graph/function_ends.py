@@ -11,7 +11,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
-from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.peer_copies import are_peers
 
 _HANDS_ON = frozenset({"NoOp", "Identity", "OptionalFromValue", "_Retval"})
 """Ops of a function's end: none reads what another one has written."""
@@ -21,7 +21,7 @@ def end_on_host(graph_def: GraphDef) -> None:
     """Lets the last NoOps of a function wait for other GPUs by a number in the host's memory."""
     nodes = {node.name: node for node in graph_def.node}
     crossing = [(node, i) for node in graph_def.node if node.op == "NoOp" for i, control in enumerate(node.input)
-                if _is_another_gpu(nodes[producer_of(control)].device, node.device)]
+                if are_peers(nodes[producer_of(control)], node)]
     ends = _ends(graph_def) if crossing else set()
     made: dict[tuple[str, str], str] = {}
     for node, i in ((node, i) for node, i in crossing if node.name in ends):
@@ -30,10 +30,6 @@ def end_on_host(graph_def: GraphDef) -> None:
         if edge not in made:
             made[edge] = _on_host(graph_def, before, node.device, len(made))
         node.input[i] = f"^{made[edge]}"
-
-
-def _is_another_gpu(one: str, other: str) -> bool:
-    return one != other and device_type(one) == device_type(other) == "GPU"
 
 
 def _ends(graph_def: GraphDef) -> set[str]:

@@ -18,8 +18,8 @@ from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
 
 BUCKET_BYTES = 25 << 20
-"""Of a bucket, at least, but for the last one. Larger ones begin later; smaller ones cost more calls, which take NCCL
-tens of microseconds each. PyTorch's DistributedDataParallel has the same."""
+"""Of a bucket, at least, but for the last one. Larger ones begin later; smaller ones cost more calls. PyTorch's
+DistributedDataParallel has the same; other sizes were not measured."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ class _Pack:
     total: NodeDef
     split: NodeDef
     sizes: tuple[int, ...]
-
-    @property
-    def elements(self) -> int:
-        return sum(self.sizes)
 
     @property
     def buckets(self) -> list[range]:
@@ -59,23 +55,23 @@ def cut_into_buckets(state: GraphState) -> GraphState:
 
 
 def _alike(edit: GraphEdit) -> Iterator[_Pack]:
-    """Packs, if all sums of the group that may meet them are the same. Those that meet are of one size."""
-    found: dict[tuple[bytes, int], list[_Pack | None]] = {}
-    for node in edit.order:
-        if node.op == ALL_REDUCE:
-            pack = _pack(edit, node)
-            elements = pack.elements if pack is not None else _elements(edit, node.name)
-            found.setdefault((node.attr["group"].s, elements), []).append(pack)
-    for packs in found.values():
+    """Packs, if all sums of the group that may meet them are the same. Those that meet are of one shape."""
+    sums = [node for node in edit.order if node.op == ALL_REDUCE]
+    unsure = {node.attr["group"].s for node in sums if _shape(edit, f"{node.name}:0") is None}
+    found: dict[tuple[bytes, tuple[int, ...] | None], list[_Pack | None]] = {}
+    for node in sums:
+        found.setdefault((node.attr["group"].s, _shape(edit, f"{node.name}:0")), []).append(_pack(edit, node))
+    for (group, _), packs in found.items():
         whole = [pack for pack in packs if pack is not None]
-        if len(whole) == len(packs) and len({pack.sizes for pack in whole}) == 1:
+        if group not in unsure and len(whole) == len(packs) and len({pack.sizes for pack in whole}) == 1:
             yield from whole
 
 
-def _elements(edit: GraphEdit, name: str) -> int:
-    """Of a tensor; -1 if that is not known."""
-    [(_, shape)] = edit.types(name)
-    return -1 if shape is None or -1 in shape else int(np.prod(shape, dtype=np.int64))
+def _shape(edit: GraphEdit, tensor: str) -> tuple[int, ...] | None:
+    """Of a tensor; None if it is not known."""
+    name, _, output = tensor.rpartition(":")
+    _, shape = edit.types(name)[int(output)]
+    return None if shape is None or -1 in shape else tuple(shape)
 
 
 def _pack(edit: GraphEdit, total: NodeDef) -> _Pack | None:
@@ -83,21 +79,15 @@ def _pack(edit: GraphEdit, total: NodeDef) -> _Pack | None:
     readers = [node for node in edit.users.get(total.name, []) if canonical_tensor(f"{total.name}:0") in _data(node)]
     if concat.op != "ConcatV2" or edit.users[concat.name] != [total] or [n.op for n in readers] != ["SplitV"]:
         return None
-    [split] = readers
-    parts, statics = _data(concat)[:-1], edit.state.imported.statics
-    axes = [statics.get(_data(concat)[-1]), statics.get(_data(split)[2])]
-    sizes = tuple(_elements(edit, producer_of(part)) if edit.types(producer_of(part))[1:] == [] else -1
-                  for part in parts)
-    same = statics.get(_data(split)[1])
-    if any(axis is None or axis != 0 for axis in axes) or -1 in sizes or same is None or list(same) != list(sizes):
+    [split], statics = readers, edit.state.imported.statics
+    *parts, axis = _data(concat)
+    _, sizes, split_axis = _data(split)
+    same = [(int(size),) for size in statics.get(sizes, ())]
+    if edit.defs[producer_of(sizes)].op != "Const" or any(statics.get(a) != 0 for a in (axis, split_axis)) \
+            or [_shape(edit, part) for part in parts] != same \
+            or not edit.state.preserved.isdisjoint((concat.name, total.name, split.name)):
         return None
-    if edit.defs[producer_of(split.input[1])].op != "Const":
-        return None
-    if any(len(edit.types(producer_of(part))[0][1] or ()) != 1 for part in parts):
-        return None
-    if not edit.state.preserved.isdisjoint((concat.name, total.name, split.name)):
-        return None
-    return _Pack(concat, total, split, sizes)
+    return _Pack(concat, total, split, tuple(size for size, in same))
 
 
 def _data(node: NodeDef) -> list[str]:

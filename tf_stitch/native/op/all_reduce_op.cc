@@ -12,8 +12,8 @@
 
 #include "cuda/nccl_library.h"
 #include "op/local_rendezvous.h"
-#include "op/placement.h"
 #include "op/ready_outputs.h"
+#include "op/stream_order.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -72,27 +72,26 @@ int NcclType(tensorflow::DataType type) {
 struct SideStream {
   CUdevice device = 0;
   CUstream stream = nullptr;
-  CUevent event = nullptr;  // recorded and waited for at once: with the lock
+  StreamMark mark;  // of both streams of the device
 };
 
-// Needs the context to be current.
-absl::Status MakeSideStream(SideStream* made) {
+absl::Status MakeSideStream(CUstream beside, SideStream* made) {
+  TF_RETURN_IF_ERROR(made->mark.Make(beside));
+  const ScopedContext current(made->mark.context);
   TF_RETURN_IF_ERROR(CudaStatus("cuCtxGetDevice", Cuda().CtxGetDevice(&made->device)));
-  TF_RETURN_IF_ERROR(CudaStatus("cuEventCreate", Cuda().EventCreate(&made->event, kEventWithoutTime)));
-  // A sum takes a few blocks, which other devices wait for: kernels of the backward pass let them in.
+  // A sum takes a few blocks, which other devices wait for: kernels of the backward pass should let them in. (What a sum
+  // takes without a priority was not measured.)
   return CudaStatus("cuStreamCreateWithPriority",
                     Cuda().StreamCreateWithPriority(&made->stream, kStreamNonBlocking, kFirstOfAllStreams));
-}
-
-absl::Status Follow(CUstream stream, CUstream other, CUevent event) {
-  TF_RETURN_IF_ERROR(CudaStatus("cuEventRecord", Cuda().EventRecord(event, other)));
-  return CudaStatus("cuStreamWaitEvent", Cuda().StreamWaitEvent(stream, event, 0));
 }
 
 // Lets a side stream wait for a part's input, and for who had the memory of its output before.
 absl::Status Await(const Part& part, const SideStream& side) {
   const CUevent ready = part.early ? ReadyOutputs::Global().Take(part.input()) : nullptr;
-  if (ready == nullptr || part.output->data() != part.input()) return Follow(side.stream, part.stream, side.event);
+  if (ready == nullptr || part.output->data() != part.input()) {
+    return Follow(side.stream, side.mark.context, part.stream, side.mark);
+  }
+  const ScopedContext current(side.mark.context);
   return CudaStatus("cuStreamWaitEvent", Cuda().StreamWaitEvent(side.stream, ready, 0));
 }
 
@@ -109,22 +108,21 @@ class Sums {
   absl::Status Give(const std::vector<Part>& parts) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<NcclPart> gpus;
-    std::vector<CUcontext> contexts;
+    std::vector<const SideStream*> sides;
     for (const Part& part : parts) {
-      TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(part.stream, &contexts.emplace_back())));
-      const ScopedContext current(contexts.back());
-      SideStream& side = sides_[contexts.back()];
-      if (side.stream == nullptr) TF_RETURN_IF_ERROR(MakeSideStream(&side));
+      CUcontext context = nullptr;
+      TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(part.stream, &context)));
+      SideStream& side = sides_[context];
+      if (side.stream == nullptr) TF_RETURN_IF_ERROR(MakeSideStream(part.stream, &side));
       TF_RETURN_IF_ERROR(Await(part, side));
       gpus.push_back({side.device, side.stream, part.input(), part.output->data()});
+      sides.push_back(&side);
     }
     const Tensor& first = parts.front().ctx->input(0);
     const std::string error = SumOverGpus(gpus, static_cast<std::size_t>(first.NumElements()), NcclType(first.dtype()));
     // Also behind what failed: a part of it may be under way.
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const ScopedContext current(contexts[i]);
-      const SideStream& side = sides_[contexts[i]];
-      TF_RETURN_IF_ERROR(Follow(parts[i].stream, side.stream, side.event));
+      TF_RETURN_IF_ERROR(Follow(parts[i].stream, sides[i]->mark.context, sides[i]->stream, sides[i]->mark));
     }
     if (error.empty()) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("tf_stitch: ", error, "; TF_STITCH_SKIP='",

@@ -3,7 +3,7 @@
 // whose result is the mean of all losses, would end with its backward pass, and the next one begin behind it.
 #include <string>
 
-#include "op/placement.h"
+#include "op/stream_order.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -73,46 +73,24 @@ class PeerReceiveOp final : public tensorflow::OpKernel {
   }
 
  private:
-  struct Side {
-    CUcontext context = nullptr;
-    CUevent event = nullptr;
-  };
-
   // In the sender's stream, where the value's memory stays what it is; behind those that had the output's memory. The
   // receiver's stream goes on behind the copy.
   absl::Status Copy(const Sent& sent, CUstream stream, Tensor* output) {
     tensorflow::mutex_lock lock(mutex_);
-    TF_RETURN_IF_ERROR(Prepare(stream, &here_));
-    TF_RETURN_IF_ERROR(Prepare(sent.stream, &there_));
-    TF_RETURN_IF_ERROR(Follow(sent.stream, there_, stream, here_));
+    if (here_.event == nullptr) TF_RETURN_IF_ERROR(here_.Make(stream));
+    if (there_.event == nullptr) TF_RETURN_IF_ERROR(there_.Make(sent.stream));
+    TF_RETURN_IF_ERROR(Follow(sent.stream, there_.context, stream, here_));
     {
       const ScopedContext current(there_.context);
       TF_RETURN_IF_ERROR(CudaStatus("cuMemcpyPeerAsync", Cuda().MemcpyPeerAsync(
           DevicePointer(output->data()), here_.context, DevicePointer(sent.value.data()), there_.context,
           output->TotalBytes(), sent.stream)));
     }
-    return Follow(stream, here_, sent.stream, there_);
-  }
-
-  static absl::Status Prepare(CUstream stream, Side* side) {
-    if (side->event != nullptr) return absl::OkStatus();
-    TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(stream, &side->context)));
-    const ScopedContext current(side->context);
-    return CudaStatus("cuEventCreate", Cuda().EventCreate(&side->event, kEventWithoutTime));
-  }
-
-  // Lets a stream wait for what another one was given.
-  static absl::Status Follow(CUstream stream, const Side& side, CUstream other, const Side& before) {
-    {
-      const ScopedContext current(before.context);
-      TF_RETURN_IF_ERROR(CudaStatus("cuEventRecord", Cuda().EventRecord(before.event, other)));
-    }
-    const ScopedContext current(side.context);
-    return CudaStatus("cuStreamWaitEvent", Cuda().StreamWaitEvent(stream, before.event, 0));
+    return Follow(stream, here_.context, sent.stream, there_);
   }
 
   tensorflow::mutex mutex_;
-  Side here_, there_;  // guarded by mutex_: an event is recorded and waited for at once
+  StreamMark here_, there_;  // guarded by mutex_
 };
 
 REGISTER_KERNEL_BUILDER(Name("StitchPeerSend").Device(tensorflow::DEVICE_GPU).HostMemory("sent"), PeerSendOp);

@@ -181,11 +181,12 @@ _FUSED: dict[str, Callable[[NodeContext, Node], Node]] = {
 
 
 def fused_activation(ctx: NodeContext, x: Node, name: str) -> Node:
-    """An activation that TensorFlow's remapper put behind another op, by its name in `fused_ops`.
+    """An activation that TensorFlow's remapper put behind another op, by the name that its op gives it.
 
     Raises:
         UnsupportedError: none of that name is known.
     """
     if name not in _FUSED:
-        raise UnsupportedError(f"{ctx.op} with {', '.join(ctx.attrs.strings('fused_ops'))}")
+        fused = ctx.attrs.strings("fused_ops") if ctx.attrs.has("fused_ops") else (name,)
+        raise UnsupportedError(f"{ctx.op} with {', '.join(fused)}")
     return _FUSED[name](ctx, x)

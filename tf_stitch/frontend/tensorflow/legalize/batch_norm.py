@@ -7,6 +7,7 @@ CPU and 1 / sqrt(variance + epsilon) on a GPU: the two halves may run in differe
 from __future__ import annotations
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.activations import fused_activation
 from tf_stitch.frontend.tensorflow.legalize.bias import channel_axis, per_channel
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -39,9 +40,15 @@ def _forward(ctx: NodeContext) -> list[Node | None]:
         centered = b.sub(wide, per_channel(b, mean, rank, axis))
         running = [mean, variance]
         saved = [mean, variance]
-    factor = b.mul(_rsqrt(b, variance, epsilon), scale)
-    y = b.add(b.mul(centered, per_channel(b, factor, rank, axis)), per_channel(b, offset, rank, axis))
+    y = normalized(b, centered, variance, scale, offset, epsilon, axis)
     return [b.cast(y, x.type.dtype), *running, *saved]
+
+
+def normalized(b: Builder, centered: Node, variance: Node, scale: Node, offset: Node, epsilon: float, axis: int
+               ) -> Node:
+    """What is left of a batch norm when the mean is subtracted; all but `centered` have an element for each channel."""
+    rank, factor = centered.type.rank, b.mul(_rsqrt(b, variance, epsilon), scale)
+    return b.add(b.mul(centered, per_channel(b, factor, rank, axis)), per_channel(b, offset, rank, axis))
 
 
 def _moments(b: Builder, wide: Node, axis: int) -> tuple[Node, Node, Node]:
@@ -89,12 +96,11 @@ def batch_norm_and_activation(ctx: NodeContext) -> list[Node | None]:
     if _for_cudnn(ctx):
         raise UnsupportedError("_FusedBatchNormEx leaves to its gradient what cuDNN alone knows")
     [y, *others], activation = _forward(ctx), ctx.attrs.string("activation_mode")
-    if y is None or activation not in ("Identity", "Relu"):
-        raise UnsupportedError(f"_FusedBatchNormEx with {activation}")
+    assert y is not None
     if ctx.attrs.integer("num_side_inputs"):
         y = ctx.b.add(y, ctx.value(5))
-    if activation == "Relu":
-        y = ctx.b.maximum(y, ctx.b.scalar_like(0, y))
+    if activation != "Identity":
+        y = fused_activation(ctx, y, activation)
     return [y, *others, ctx.b.constant(0, DType.F32)]
 
 

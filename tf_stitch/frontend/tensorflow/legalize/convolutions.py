@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.legalize.activations import fused_activation
+from tf_stitch.frontend.tensorflow.legalize.batch_norm import normalized
 from tf_stitch.frontend.tensorflow.legalize.bias import channel_axis, per_channel
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -191,14 +192,13 @@ def _followed(ctx: NodeContext) -> Node:
     count = {"BiasAdd": 1 + adds, "FusedBatchNorm": 4}.get(first)
     if count != ctx.attrs.integer("num_args") or len(rest) > 1 + adds:
         raise UnsupportedError(f"{ctx.op} with {', '.join((first, *rest))}")
-    b, axis = ctx.b, channel_axis(ctx, 4)
-    out, args = _convolution(ctx), [per_channel(b, ctx.value(2 + i), 4, axis) for i in range(count - adds)]
+    b, axis, out = ctx.b, channel_axis(ctx, 4), _convolution(ctx)
     if first == "BiasAdd":
-        out = b.add(out, args[0])
+        out = b.add(out, per_channel(b, ctx.value(2), 4, axis))
     else:
-        scale, offset, mean, variance = args
-        factor = b.mul(b.op(K.RSQRT, b.add(variance, b.scalar_like(ctx.attrs.real("epsilon"), variance))), scale)
-        out = b.add(b.mul(b.sub(out, mean), factor), offset)
+        scale, offset, mean, variance = ctx.values(2, 6)
+        centered = b.sub(out, per_channel(b, mean, 4, axis))
+        out = normalized(b, centered, variance, scale, offset, ctx.attrs.real("epsilon"), axis)
     if adds:
         out = b.add(out, ctx.value(3))
     return fused_activation(ctx, out, rest[-1]) if len(rest) > adds else out
