@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
@@ -79,3 +80,31 @@ def test_none_of_a_cpu_stays() -> None:
     for node in graph_def.node:
         node.device = "/device:CPU:0"
     assert integers_on_host(imported, {n.name: n for n in graph_def.node}) == frozenset()
+
+
+def columns(table: tf.Tensor, words: tf.Tensor) -> tf.Tensor:
+    """Rows of a table for each column of numbers, as recommenders look them up."""
+    return tf.add_n([tf.gather(table, tf.reshape(words[:, i], [-1])) for i in range(words.shape[1])])
+
+
+@pytest.mark.parametrize("batch", [2048, None])
+def test_a_column_of_words_is_data(batch: int | None) -> None:
+    found, ops = rewritten(columns, tf.TensorSpec([WORDS, 4]), tf.TensorSpec([batch, 3], tf.int32))
+    inside = [ops[member] for region in found.regions for member in region.members]
+    assert inside.count("StridedSlice") == inside.count("GatherV2") == 3
+    assert not [name for name in found.left_out if ops[name] == "StridedSlice" and found.left_out[name] == ON_HOST]
+
+
+def test_lengths_that_a_size_is_made_of_stay() -> None:
+    """The host is asked for the longest sentence; what is masked by lengths takes them along."""
+    def function(x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        longer, other = lengths[:, 0] + 1, lengths[:, 1] + 1
+        mask = tf.sequence_mask(other, x.shape[1], tf.float32)
+        return tf.zeros([tf.reduce_max(longer)]), tf.tanh(x) * mask
+
+    found, ops = rewritten(function, tf.TensorSpec([64, 8]), tf.TensorSpec([64, 2], tf.int32))
+    added = [name for name in ops if ops[name] == "AddV2"]
+    stay = [name for name in added if found.left_out.get(name) == ON_HOST]
+    inside = {member for region in found.regions for member in region.members}
+    assert (len(added), len(stay)) == (2, 1)
+    assert set(added) - set(stay) <= inside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -11,6 +11,9 @@ from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
+
+MOST_ELEMENTS = 32
+"""Of a vector of sizes. A longer one, or one of unknown length, is data: a column of categories, lengths of texts."""
 
 
 def integers_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> frozenset[str]:
@@ -31,9 +34,27 @@ def integers_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> fr
     for node in imported.nodes.values():  # in topological order, but for loops' back edges, which no region holds
         if on_host(node):
             found.add(node.name)
-    return frozenset(name for name in found if device_type(imported.nodes[name].device) == "GPU"
-                     and any(_is_small_integer(v) for v in imported.nodes[name].outputs if v is not None))
+    return frozenset(name for name in _kept(imported, found) if device_type(imported.nodes[name].device) == "GPU")
 
 
-def _is_small_integer(value: Node) -> bool:
+def _kept(imported: ImportedGraph, found: Set[str]) -> Set[str]:
+    """Of nodes with results in host memory those that make sizes, and vectors that sizes are made of: a region would
+    hand these out for them."""
+    kept: set[str] = set()
+    for node in reversed(imported.nodes.values()):
+        if node.name not in found:
+            continue
+        values = [value for value in node.outputs if value is not None]
+        if any(_is_size(value) for value in values) or (node.name in kept and any(map(_is_integers, values))):
+            kept.update((node.name, *(tensor.rpartition(":")[0] for tensor in node.inputs)))
+        else:
+            kept.discard(node.name)
+    return kept & found
+
+
+def _is_size(value: Node) -> bool:
+    return _is_integers(value) and all(isinstance(e, int) and e <= MOST_ELEMENTS for e in value.type.shape)
+
+
+def _is_integers(value: Node) -> bool:
     return value.type.dtype is DType.I32 and value.type.rank <= 1

@@ -92,6 +92,7 @@ def _as_in_a_function(graph_def: Any, results: Sequence[str]) -> set[str]:
     """Makes arguments of placeholders and handles, in place, and nodes that hand results out; the latter's names."""
     for node in graph_def.node:
         if node.op in ("Placeholder", "VarHandleOp"):
+            node.attr["T"].type = node.attr["dtype"].type if node.op == "Placeholder" else tf.resource.as_datatype_enum
             node.op = "_Arg"
     for index, tensor in enumerate(results):
         name, _, output = tensor.rpartition(":")
