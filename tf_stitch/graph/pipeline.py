@@ -29,7 +29,6 @@ from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.passes.sums_in_streams import SumsInStreams
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
 from tf_stitch.graph.peer_copies import copy_between_gpus
-from tf_stitch.graph.returned_optionals import leave_on_gpu
 from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.uploads import upload_inputs
 from tf_stitch.ir.op_kinds import OpKind
@@ -124,15 +123,14 @@ class FoundRegions:
     def replaced(self, make_node: MakeNode) -> GraphDef:
         """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
         of the host and of other GPUs are copied to regions on GPUs, sums over GPUs begin before regions end, the end
-        of a function waits for other GPUs on the host alone, Optionals that it returns stay on GPUs, and regions hold
-        the variables that their function holds."""
+        of a function waits for other GPUs on the host alone, and regions hold the variables that their function
+        holds."""
         graph_def = self._clustering.apply(self.regions.regions, make_node)
         put_back_loops(graph_def, self.state.sized)
         upload_inputs(graph_def)
         copy_between_gpus(graph_def)
         deliver_early(graph_def)
         end_on_host(graph_def)
-        leave_on_gpu(graph_def)
         hold(graph_def, self.state.preserved)
         return graph_def
 

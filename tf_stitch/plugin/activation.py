@@ -19,6 +19,7 @@ from tf_stitch.plugin import (
     keras_convolutions,
     keras_float8,
     keras_jit,
+    known_optionals,
     partial_runs,
 )
 from tf_stitch.plugin.held_variables import HeldVariables
@@ -66,6 +67,7 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_float8.optimize_graphs_of_e5m2()
         partial_runs.leave_alone()
         interrupted_calls.are_interrupts()
+        known_optionals.answer_at_once()
         if config.short_calls:
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)

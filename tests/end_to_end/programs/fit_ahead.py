@@ -1,4 +1,4 @@
-"""Keras' `fit` and `evaluate`, and where a step of theirs hands out its losses."""
+"""Keras' `fit` and `evaluate`, and which device says that a step has losses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ devices: list[str] = []
 
 def noted(original: Any) -> Any:
     def has_value(self: Any, name: str | None = None) -> Any:
+        found = original(self, name)
         if tf.executing_eagerly():
-            devices.append(self._variant_tensor.device)
-        return original(self, name)
+            devices.append(found.device.rpartition("/")[2])
+        return found
 
     return has_value
 
