@@ -57,7 +57,7 @@ def built(graph: TensorGraph, device: DeviceSpec = H200, fusions: MeasuredFusion
 
 def separate(region: CompiledRegion, device: DeviceSpec = H200) -> Launches:
     works, rounds = region.buffers.kernels, region.buffers.rounds
-    return Launches(works, rounds, pack(works, rounds, False), device)
+    return Launches(works, rounds, pack(works, rounds, False, device), device)
 
 
 def pairs(region: CompiledRegion, device: DeviceSpec = H200) -> list[Kernels]:

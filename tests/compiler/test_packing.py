@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.differential import patterns as p
-from tests.differential.runner import compiled, random_values, reference, region
-from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
+from tests.differential.runner import build_cubin, compiled, random_values, reference, region
+from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, run_on_cpu
 from tests.support.layers import layers
+from tf_stitch.compiler import packing
 from tf_stitch.compiler.packing import PACKED_SHARED_BYTES
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
@@ -58,7 +60,7 @@ def test_blocks_of_equal_shared_memory_share_a_launch() -> None:
 
 
 def test_blocks_of_other_shared_memory_do_not() -> None:
-    """A block that needs less would have as much."""
+    """A block that needs less would have as much, and half of the blocks would begin when others have ended."""
     short, long = (in_kernel(B.dot(B.input(f"x{k}:0", DType.F32, (16, k)), B.input(f"y{k}:0", DType.F32, (k, 768))))
                    for k in (768, 3072))
     built = compiled(region("two", [short, long]), H200)
@@ -66,6 +68,61 @@ def test_blocks_of_other_shared_memory_do_not() -> None:
     assert one.program.cluster == other.program.cluster
     assert min(one.shared_bytes, other.shared_bytes) > PACKED_SHARED_BYTES
     assert len(built.executable.steps) == 2
+
+
+def product(rows: int, terms: int, columns: int) -> Node:
+    """By a kernel of ours."""
+    left, right = B.input(f"x{rows}_{terms}:0", DType.F32, (rows, terms)), (terms, columns)
+    return in_kernel(B.dot(left, B.input(f"y{terms}_{columns}:0", DType.F32, right)))
+
+
+UNLIKE = {"whole clusters": (32, 256, 1024), "blocks left over": (32, 256, 1000)}
+"""Matmuls whose blocks are in no clusters, in all whole clusters of four or not."""
+
+
+def unlike(shape: tuple[int, int, int]) -> TensorGraph:
+    """A matmul whose blocks are in clusters, of much memory, and two others whose are not, of less and of none."""
+    add = B.add(B.input("a:0", DType.F32, (40, 256)), B.input("b:0", DType.F32, (40, 256)))
+    return region("unlike", [product(*shape), product(16, 768, 768), add])
+
+
+@pytest.mark.parametrize("which", UNLIKE)
+def test_blocks_without_clusters_share_a_launch_of_clusters(which: str) -> None:
+    """What a round of a recurrent network has: cells, and the products that the layer above begins with."""
+    graph = unlike(UNLIKE[which])
+    built = compiled(graph, H200)
+    assert sorted({kernel.program.cluster for kernel in built.kernels}) == [1, 4]
+    assert len({kernel.shared_bytes for kernel in built.kernels}) == 3
+    (step,), (programs,) = built.executable.steps, built.programs.values()
+    assert isinstance(step, DeviceLaunch)
+    assert step.shared_bytes == max(kernel.shared_bytes for kernel in built.kernels)
+    assert step.grid == sum(-(-program.grid // 4) * 4 for program in programs)
+    assert (step.grid > sum(program.grid for program in programs)) is (which == "blocks left over")
+    assert f"#define launch_0_RESIDENT {-(-step.grid // H200.processors)}\n" in built.source, "of all kernels' blocks"
+    values = random_values(graph)
+    wanted = reference(graph, values)[0]
+    for adversary in ADVERSARIES:
+        got = run_on_cpu(graph, built, values, adversary)
+        for key, value in wanted.items():
+            np.testing.assert_allclose(got[key], value, rtol=0, atol=6e-3 * np.abs(value).max())
+    build_cubin(built)
+
+
+def test_launches_that_gain_nothing_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = unlike(UNLIKE["whole clusters"])
+    monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
+    assert len(compiled(graph, H200).executable.steps) == 3
+    monkeypatch.setattr(packing, "LEAST_GAIN_US", 1.0)
+    wide = B.exp(B.input("wide:0", DType.F32, (4000, 256)))  # 1,000 blocks, of which 660 find room
+    assert len(compiled(region("wide", [product(16, 768, 768), wide]), H200).executable.steps) == 2
+
+
+def test_clusters_of_two_sizes_stay_apart() -> None:
+    """The blocks of a cluster know each other by their places in it."""
+    launches = [{kernel.program.cluster for kernel in compiled(region("one", [one]), H200).kernels}
+                for one in (product(16, 768, 768), product(16, 384, 768))]
+    assert launches == [{4}, {2}]
+    assert len(compiled(region("two", [product(16, 768, 768), product(16, 384, 768)]), H200).executable.steps) == 2
 
 
 def rows(count: int) -> TensorGraph:

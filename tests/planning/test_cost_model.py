@@ -16,9 +16,9 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.kernel_ir.nodes import AsyncCopy, LoadVector, Program
+from tf_stitch.kernel_ir.nodes import Array, AsyncCopy, LoadVector, Program, Space
 from tf_stitch.kernel_ir.walk import rewritten
-from tf_stitch.planning.cost_model import ModelCost, predict, predict_us
+from tf_stitch.planning.cost_model import ModelCost, predict, predict_together, predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern
 
@@ -74,6 +74,18 @@ def test_a_slower_device_is_predicted_slower() -> None:
     one = program(H200, p.softmax(x(4096, 1024)))
     slow = replace(H200.profile, bandwidth=tuple((n, rate / 10) for n, rate in H200.profile.bandwidth))
     assert predict_us(one, replace(H200, profile=slow)) > 2 * predict_us(one, H200)
+
+
+def test_kernels_of_one_launch_take_less_than_apart() -> None:
+    """As long as their blocks find room: each has the shared memory of the one that takes most."""
+    few, many = (program(H200, B.exp(x(rows, 256))) for rows in (64, 12000))
+    alone = [predict_together([one], H200).us for one in (few, many)]
+    assert alone == pytest.approx([predict_us(one, H200) for one in (few, many)])
+    together = predict_together([few, many], H200).us
+    assert max(alone) < together < sum(alone) - 1.0
+    large = replace(few, body=(Array("room", F32, 50_000, Space.SHARED, offset=0), *few.body))
+    crowded = predict_together([large, many], H200).us
+    assert crowded > together + 3.0, "one block for each processor"
 
 
 def model(device: DeviceSpec) -> ModelCost:

@@ -20,6 +20,7 @@ from tests.differential.redzones import FILL, Guarded, spread
 from tests.differential.runner import Array, Values, add_written, results_by_key
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.kernel_ir.side_by_side import cluster_of
 from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, LibraryStep
 from tf_stitch.runtime.executable_format import Space, StateMode
 
@@ -107,9 +108,9 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
         for step in executable.steps:
             if isinstance(step, DeviceLaunch):
                 assert library is not None
-                first = region.programs[step.symbol][0]
-                launch(library, step, [memory(ref).ctypes.data for ref in step.args], first.cluster, adversary, last,
-                       first.warp)
+                programs = region.programs[step.symbol]
+                launch(library, step, [memory(ref).ctypes.data for ref in step.args], cluster_of(programs), adversary,
+                       last, programs[0].warp)
             elif isinstance(step, LibraryStep):
                 step.call.reference([memory(a)[:size] for a, size
                                      in zip(step.args, step.call.operand_bytes(), strict=True)])

@@ -15,6 +15,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work
@@ -59,7 +60,7 @@ def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool, fusio
     """
     if not device.queued:
         return _for_all_sizes(buffers, None, device) if for_all_sizes else _on_host(buffers, device)
-    groups = pack(buffers.kernels, buffers.rounds, for_all_sizes)
+    groups = pack(buffers.kernels, buffers.rounds, for_all_sizes, device)
     if for_all_sizes:
         return replace(_for_all_sizes(buffers, groups, device), after=_after(buffers, groups))
     fused = fusions(buffers, groups) if fusions is not None else {}
@@ -183,7 +184,7 @@ def _shared(kernels: Sequence[LoweredKernel]) -> int:
 def _device_launch(symbol: str, programs: Sequence[Program], shared: int, args: tuple[BufferRef, ...],
                    before: Sequence[Step], sizes: tuple[int, ...] = ()) -> DeviceLaunch:
     """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has."""
-    grid = int(sum(program.grid for program in programs))
+    grid = int(grid_of(programs))
     first = programs[0]
     cooperative = first.cooperative
     if cooperative:

@@ -10,6 +10,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import LARGEST_REGISTERS
+from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.loads_before_dependencies import loads_before_dependencies
 from tf_stitch.lowering.matmul_prefetch import prefetch_before_dependencies
@@ -38,7 +39,7 @@ def with_early_weights(buffers: BufferPlan, groups: Sequence[Sequence[int]], dev
     written, early = _written(buffers), list(buffers.kernels)
     for group in groups:
         kernels = {i: work for i in group if isinstance(work := buffers.kernels[i], LoweredKernel)}
-        blocks = sum((kernel.program.grid for kernel in kernels.values()), 0)
+        blocks = grid_of([kernel.program for kernel in kernels.values()]) if kernels else 0
         for i, kernel in kernels.items():
             room = _room(kernel.program, blocks, device)
             early[i] = _with_early_loads(kernel, buffers, written, room, device.profile.cache_bytes * CACHE_PART)

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TypeAlias
 
+from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.symbolic_dims import dimensions_of, typical
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.occupancy import resident_together
+from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.cost_model import predict_together
 from tf_stitch.runtime.buffer_plan import Work
 
 PACKED_SHARED_BYTES = 40 * 1024
-"""Of a block, from which on its pack has blocks of equal memory alone: each has that of the member with most."""
+"""Of a block, up to which kernels of equal threads and clusters share a launch unasked: each block has those of the
+member with most."""
 LARGE = 1 << 20
 """Elements of a kernel that fills the device by itself. In a pack each of its blocks looks for its kernel among all: on
 an H200 99 kernels, 61 of them of 2 million elements and more, took 1.8 ms in one launch; a copy of what they move takes
 0.35. (Apart they have not been timed.)"""
+LEAST_GAIN_US = 1.0
+"""Of one launch instead of two: the model has 1.5 for a launch, and one that waits for another took 0.8 to 1.0 on an
+H200. The rest is noise."""
 
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
 
+Groups: TypeAlias = list[list[int]]
 
-def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> list[list[int]]:
+
+def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool, device: DeviceSpec) -> Groups:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
     threads, clusters of equal size, and little shared memory or the same, while their parameters fit; where sizes
-    change, if the same ones decide which kernels they are. Library calls and large kernels stand alone. Groups in the
-    order they run."""
+    change, if the same ones decide which kernels they are. Where sizes do not change, such packs become one if all its
+    blocks find room at once, and that is predicted to take less time than one pack behind the other. Library calls and
+    large kernels stand alone. Groups in the order they run."""
     most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
-    groups: dict[tuple[int, tuple[int, ...], int, tuple[str, ...]], list[list[int]]] = {}
+    groups: dict[tuple[int, tuple[int, ...], int, tuple[str, ...]], Groups] = {}
     for i, work in enumerate(works):
         if isinstance(work, BoundCall):
             groups[rounds[i], (), i, ()] = [[i]]
@@ -36,12 +51,66 @@ def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> l
             continue
         alone = i if stands_alone(work) else -1
         packs = groups.setdefault((rounds[i], _block(work), alone, decided_by(work)), [[]])
-        together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and sum(len(one.arguments) for one in together) > most:
+        if packs[-1] and _pointers(works, (*packs[-1], i)) > most:
             packs.append([])
         packs[-1].append(i)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))
-    return [pack for _, packs in ordered for pack in packs]
+    found = sorted((pack for packs in groups.values() for pack in packs), key=lambda pack: (rounds[pack[0]], pack[0]))
+    return found if for_all_sizes else _Merging(works, device).merged(found, rounds)
+
+
+def _pointers(works: Sequence[Work], pack: Iterable[int]) -> int:
+    return sum(len(works[i].arguments) for i in pack)
+
+
+@dataclass
+class _Merging:
+    """Makes one launch of several, whose blocks have the shared memory, registers and clusters of those that have most.
+
+    Attributes:
+        known: predicted microseconds of launches.
+    """
+
+    works: Sequence[Work]
+    device: DeviceSpec
+    known: dict[tuple[Program, ...], float] = field(default_factory=dict)
+
+    def merged(self, groups: Groups, rounds: Sequence[int]) -> Groups:
+        """Args:
+            groups: launches and calls in the order they run.
+        """
+        by_round: dict[int, Groups] = {}
+        for group in groups:
+            by_round.setdefault(rounds[group[0]], []).append(group)
+        return [group for beside in by_round.values() for group in self._of_round(beside)]
+
+    def _of_round(self, groups: Groups) -> Groups:
+        """Of launches that need nothing of each other, again and again those two that gain most."""
+        while True:
+            gains = [(self._gain(groups[i], groups[j]), i, j) for i, j in combinations(range(len(groups)), 2)]
+            gain, i, j = max(gains, default=(0.0, 0, 0))
+            if gain < LEAST_GAIN_US:
+                return groups
+            groups = [*groups[:i], sorted((*groups[i], *groups[j])), *groups[i + 1:j], *groups[j + 1:]]
+
+    def _gain(self, one: Sequence[int], other: Sequence[int]) -> float:
+        """Microseconds that one launch takes less than two, one behind the other; 0 if they cannot be one."""
+        together = sorted((*one, *other))
+        kernels = [work for i in together if isinstance(work := self.works[i], LoweredKernel)]
+        clusters = {kernel.program.cluster for kernel in kernels} - {1}
+        if len(kernels) < len(together) or any(map(stands_alone, kernels)) or len(clusters) > 1 \
+                or len({kernel.program.threads for kernel in kernels}) > 1 \
+                or _pointers(self.works, together) > MAX_PACKED_POINTERS:
+            return 0.0
+        programs = [kernel.program for kernel in kernels]
+        if grid_of(programs) > resident_together(programs, self.device) * self.device.processors:
+            return 0.0  # others would begin when the first have ended, and read no weights before
+        return self._us(one) + self._us(other) - self._us(together)
+
+    def _us(self, numbers: Sequence[int]) -> float:
+        programs = tuple(work.program for i in numbers if isinstance(work := self.works[i], LoweredKernel))
+        if programs not in self.known:
+            self.known[programs] = predict_together(programs, self.device).us
+        return self.known[programs]
 
 
 def _block(kernel: LoweredKernel) -> tuple[int, ...]:

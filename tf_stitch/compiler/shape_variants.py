@@ -63,7 +63,7 @@ class OtherSizes:
         works = [self._lowered[keys[i]] or work if i in keys else work for i, work in enumerate(self._works)]
         found: dict[str, Rendered] = {}
         device = self._options.device
-        for group in pack(works, self._rounds, for_all_sizes=True) if device.queued else [[i] for i in keys]:
+        for group in pack(works, self._rounds, True, device) if device.queued else [[i] for i in keys]:
             kernels = [self._lowered[keys[i]] for i in group if i in keys]
             members = tuple(map(id, kernels))  # which are kept
             if members not in self._rendered:

@@ -18,6 +18,7 @@ from tf_stitch.emit.matmul import matmul_template
 from tf_stitch.emit.rendered import SELF, Packed, Rendered, named, parts_of
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.dependencies import awaits_itself
+from tf_stitch.kernel_ir.side_by_side import blocks_of, cluster_of
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,10 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
 
 def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: int) -> Lines:
     """The launch function of members whose functions have been written. How many blocks a processor is to hold is a
-    macro where a builder may relax it."""
+    macro where a builder may relax it. Blocks come to barriers of clusters where their own program has some."""
     threads = members[0][1].program.threads
+    cluster = cluster_of([emitter.program for _, emitter in members])
+    all_meet = all(emitter.program.cluster == cluster for _, emitter in members)
     pointers: list[str] = []
     sizes: list[str] = []
     grids: list[str] = []
@@ -121,20 +124,23 @@ def _launch(launch: str, members: Sequence[tuple[str, CudaKernel]], resident: in
         sizes += [f"long long {n}" for n in own.values()]
         block = f"blockIdx.x - start_{m}" if m else "blockIdx.x"
         given = [block, *names, *own.values(), *["barrier"] * program.cooperative]
-        begin = () if awaits_itself(program) else ("tfs_await_dependencies();", f"tfs_read_late({', '.join(names)});")
+        launched = blocks_of(program, cluster)
+        begin = [f"if ({block} >= {program.grid}) return;"] if launched != program.grid else []
+        begin += ["tfs_cluster_start();"] if program.cluster > 1 and not all_meet else []
+        if not awaits_itself(program):
+            begin += ["tfs_await_dependencies();", f"tfs_read_late({', '.join(names)});"]
         calls.append((*begin, f"{name}({', '.join(given)});"))
-        grids.append(CudaKernel(program, own).size(program.grid) if own else emitter.size(program.grid))
+        grids.append((CudaKernel(program, own) if own else emitter).size(launched))
     blocks = str(resident)
     if members[0][1].program.cooperative:  # sizes do not vary here
         pointers.append("unsigned int* barrier")
     else:
         blocks = relaxable(launch)
         yield from (f"#ifndef {blocks}", f"#define {blocks} {resident}", "#endif")
-    cluster = members[0][1].program.cluster
     dims = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
     yield (f'extern "C" __global__ void {dims}__launch_bounds__({threads}, {blocks}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
-    if cluster > 1:
+    if cluster > 1 and all_meet:
         yield "  tfs_cluster_start();"
     yield "  tfs_start_dependents();"
     for m, grid in enumerate(grids[:-1]):

@@ -14,8 +14,8 @@ SELF = "stitch_self"
 
 @dataclass(frozen=True)
 class Packed:
-    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`; one whose
-    blocks wait for each other is alone.
+    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`, and clusters
+    of one size, or none; one whose blocks wait for each other is alone.
 
     Attributes:
         members: indices into the program list, in argument order.

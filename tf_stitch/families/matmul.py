@@ -20,7 +20,7 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.kernel_ir.matmul import WORD, MatmulOperand, MatmulShape, MatmulTiling, Place, shared_words
-from tf_stitch.kernel_ir.occupancy import blocks_that_fit
+from tf_stitch.kernel_ir.occupancy import MATMUL_REGISTERS, blocks_that_fit
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
@@ -35,8 +35,6 @@ from tf_stitch.schedule.vector_width import VECTOR_BYTES, vector_width
 NAME = "matmul"
 
 
-OWN_REGISTERS = 64
-"""Of a thread, beside its results. Assumed."""
 TILES_ARRAY, VALUES, RESULTS = "tiles", "values", "results"
 
 
@@ -66,7 +64,7 @@ def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tiling: Matmul
     blocks = tiling.blocks(shape)
     mapping = ThreadMapping(blocks, tiling.threads, tiling.column_warps * device.warp, tiling.rows, 1, tiling.columns,
                             tiling.sharers, tiling.sharers > 1, warp=device.warp)
-    registers = OWN_REGISTERS + tiling.parts * tiling.rows * tiling.columns // tiling.threads
+    registers = MATMUL_REGISTERS + tiling.parts * tiling.rows * tiling.columns // tiling.threads
     fit = blocks_that_fit(tiling.threads, registers, WORD * shared_words(shape, tiling), device)
     return KernelSchedule(NAME, pattern, matmul, Domain(shape.matrices * shape.m, shape.n), mapping,
                           matmul=(shape, tiling), array_room=device.shared_bytes,

@@ -160,7 +160,7 @@ class Tuner:
 def launches_of(buffers: BufferPlan, job: Job) -> Launches:
     """Those of a job's region, before any share blocks."""
     works, rounds = buffers.kernels, buffers.rounds
-    return Launches(works, rounds, pack(works, rounds, False), job.device, job.aligned)
+    return Launches(works, rounds, pack(works, rounds, False, job.device), job.device, job.aligned)
 
 
 def kernels_to_tune(job: Job) -> list[LoweredKernel]:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.cost import array_registers, shared_bytes
-from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.nodes import Matmul, Program
+from tf_stitch.kernel_ir.side_by_side import grid_of
+from tf_stitch.kernel_ir.walk import statements
 
 LARGEST_REGISTERS = 255
 """Registers of a thread, at most."""
@@ -17,6 +19,8 @@ RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
 """What a streaming multiprocessor holds at once."""
 BASE_REGISTERS = 32
 """Registers that a thread is assumed to take beside its arrays."""
+MATMUL_REGISTERS = 64
+"""Registers of a thread of a matmul by tensor cores, beside its results. Assumed."""
 COMPILERS_CHOICE = 0
 """A bound that is none, but for the block's own threads."""
 
@@ -33,18 +37,40 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     a processor divided by these blocks' threads. Blocks that wait for each other must all fit, whatever it costs. For
     others few registers are assumed; where shared memory or the number of blocks lets a processor hold fewer blocks
     than those allow, their threads may have more. Where registers alone decide, nothing is known better than the
-    compiler does: COMPILERS_CHOICE. So it is where nobody deals out registers. A program may say itself how many."""
+    compiler does: COMPILERS_CHOICE. So it is where nobody deals out registers. A program may say itself how many,
+    which is of its own blocks alone."""
     if not device.registers:
         return COMPILERS_CHOICE
     resident = max(program.resident for program in programs)
+    if resident and len(programs) > 1:
+        return min(resident_together(programs, device), math.ceil(grid_of(programs) / device.processors))
     if resident:
         return resident
     by_registers = min(_resident(p.threads, array_registers(p), 0, device) for p in programs)
     fit = min(_resident(p.threads, array_registers(p), shared_bytes(p), device) for p in programs)
-    grid = sum(program.grid for program in programs)
+    grid = grid_of(programs)
     if not isinstance(grid, SymbolicDim):
         fit = max(1, min(fit, math.ceil(grid / device.processors)))
     return fit if fit < by_registers else COMPILERS_CHOICE
+
+
+def resident_together(programs: Sequence[Program], device: DeviceSpec) -> int:
+    """Blocks that a processor holds of a launch of programs side by side: each has the shared memory and the registers
+    of the one that takes most."""
+    registers = max(_registers(program, device) for program in programs)
+    return blocks_that_fit(programs[0].threads, registers, max(map(shared_bytes, programs)), device)
+
+
+def _registers(program: Program, device: DeviceSpec) -> int:
+    """Of a thread. A program that says how many blocks a processor is to hold may have what that leaves, unless it is
+    known to need less."""
+    results = [s.tiling.parts * s.tiling.rows * s.tiling.columns // program.threads for s in statements(program.body)
+               if isinstance(s, Matmul)]
+    if results:
+        return MATMUL_REGISTERS + max(results)
+    if program.resident:
+        return min(LARGEST_REGISTERS, device.registers // (program.resident * program.threads))
+    return BASE_REGISTERS + array_registers(program)
 
 
 def fits_registers(program: Program, device: DeviceSpec) -> bool:

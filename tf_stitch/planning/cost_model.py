@@ -8,7 +8,7 @@ the kernels of benchmarks/cost_model_h200.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,7 +22,8 @@ from tf_stitch.kernel_ir.cost import CLUSTER_US, INLINE_CYCLES
 from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
-from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
+from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit, resident_together
+from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work
 from tf_stitch.planning.stitch_plan import Pattern
@@ -121,7 +122,36 @@ def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Predict
     rate = interpolate(device.profile.bandwidth, nbytes)
     if footprint > nbytes:  # no warmer than what all that leaves; no faster than so few bytes can be moved
         rate = min(rate, interpolate(device.profile.bandwidth, footprint))
-    return (_blocks if device.simt else _tasks)(program, work, nbytes, rate, device)
+    if not device.simt:
+        return _tasks(program, work, nbytes, rate, device)
+    room = _Room(program.grid, _resident_blocks(program, work, device))
+    return _blocks(program, work, nbytes, rate, room, device)
+
+
+def predict_together(programs: Sequence[Program], device: DeviceSpec) -> Prediction:
+    """The time of one launch of programs side by side on a GPU, none of which is `alone`: their blocks share
+    processors, each with the shared memory and the registers of the one that takes most."""
+    works = [count_work(program) for program in programs]
+    sizes = [moved_bytes(program, work) for program, work in zip(programs, works, strict=True)]
+    rate = interpolate(device.profile.bandwidth, sum(sizes))
+    room = _Room(grid_of(programs), resident_together(programs, device))
+    parts = [_blocks(program, work, nbytes, rate, room, device)
+             for program, work, nbytes in zip(programs, works, sizes, strict=True)]
+    return Prediction(device.profile.launch_us, sum(p.memory for p in parts), sum(p.compute for p in parts),
+                      max(p.wait for p in parts), sum(sizes), min(p.overlap for p in parts))
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What a program's blocks find on a GPU.
+
+    Attributes:
+        blocks: of the launch, others' among them.
+        resident: of them on a processor at once.
+    """
+
+    blocks: int
+    resident: int
 
 
 def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
@@ -158,24 +188,23 @@ def _ranges(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
                       max(p.wait for p in parts), sum(p.nbytes for p in parts), max(p.overlap for p in parts))
 
 
-def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+def _blocks(program: Program, work: Work, nbytes: int, gbps: float, room: _Room, device: DeviceSpec) -> Prediction:
     profile = device.profile
-    resident = _resident_blocks(program, work, device)
-    share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
-    uneven = share * device.processors / program.grid
+    share = math.ceil(room.blocks / device.processors)  # blocks of the busiest processor
+    uneven = share * device.processors / room.blocks
     memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
     memory *= uneven if share > 1 else 1.0
     ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
     threads = program.grid * max(program.threads, device.warp)
-    together = min(resident, share) * max(program.threads, device.warp)
+    together = min(room.resident, share) * max(program.threads, device.warp)
     independent = together * max(work.together / USUAL_TOGETHER, 1.0)
     compute = threads * ops * 1e-3 * uneven / min(1.0, independent / SATURATING_THREADS)
     near = threads / device.warp * work.lines * ADDITIONS_A_LINE / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
     compute = max(compute, near * 1e-3 * uneven)
     tensor_ns = work.multiply_adds / (TENSOR_RATE * device.processors)
     compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)
-    waves = math.ceil(program.grid / (resident * device.processors))
+    waves = math.ceil(room.blocks / (room.resident * device.processors))
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
     wait += work.cross_block_reductions * CLUSTER_US

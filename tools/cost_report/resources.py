@@ -13,6 +13,7 @@ from tf_stitch.emit.rendered import Packed
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 
@@ -45,7 +46,7 @@ def _batch(items: Sequence[tuple[Launch, str]], device: DeviceSpec, cache: Kerne
     source = emit_cuda([(f"stitch_{i}", program) for i, program in enumerate(number)], packed)
     taken = resources_of(build_cuda(source, device.architecture, cache))
     return [{
-        "program": name, "grid": sum(p.grid for p in launch), "threads": launch[0].threads,
+        "program": name, "grid": grid_of(launch), "threads": launch[0].threads,
         "cooperative": launch[0].cooperative, "resident": one.resident, **asdict(taken[one.name]),
         "shared_bytes": max(map(shared_bytes, launch)), "scratch_bytes": sum(map(array_bytes, launch)),
         "requested_bytes": sum(map(requested_bytes, launch)),
