@@ -197,7 +197,7 @@ def test_a_loop_in_a_loop_stays() -> None:
 
 def test_too_many_copies_stay_a_loop() -> None:
     (reason,) = reasons(power(100_000), SPEC)
-    assert "more than 20000 nodes" in reason
+    assert "more than 30000 nodes" in reason
 
 
 def test_a_list_that_another_loop_reads_keeps_both() -> None:

@@ -55,9 +55,27 @@ def test_who_waits_for_a_shape_waits_for_the_tensor() -> None:
                          ("g", "Conv2DBackpropInput", ["c", "x", "x"]), ("h", "Reshape", ["x", "s:1", "^s"]),
                          ("n", "NoOp", ["^g", "^s"]))
     assert after == {"x": ["y"], "s": ["x", "w:0", "^v"], "c": [], "g": ["c", "x", "x", "^x", "^w", "^v"],
-                     "h": ["x", "s:1", "^x", "^w", "^v"], "n": ["^g", "^x", "^w", "^v"]}
+                     "h": ["x", "s:1"], "n": ["^g", "^x", "^w", "^v"]}
     alone = inputs_after(("s", "Shape", ["x"]), ("h", "Reshape", ["x", "s"]))
     assert alone == {"s": ["x"], "h": ["x", "s"]}
+
+
+def test_so_does_who_waits_for_what_is_computed_of_shapes() -> None:
+    """A recurrent layer's weights are read when the size of its batch is known, which the layer below gives."""
+    batch = (("h", "Pack", ["a", "b"]), ("s", "Shape", ["h", "^u"]), ("zero", "Const", []), ("late", "Const", ["^z"]),
+             ("n", "StridedSlice", ["s", "zero", "zero", "late"]), ("rows", "ExpandDims", ["n", "zero", "^n"]),
+             ("state", "Fill", ["rows", "zero"]))
+    after = inputs_after(*batch, ("w", "ReadVariableOp", ["r", "^n", "^state"]))
+    assert after["w"] == ["r", "^h", "^u", "^zero", "^z"]
+    assert after["rows"] == ["n", "zero"], "it waits for that anyway"
+    assert after["n"] == ["s", "zero", "zero", "late", "^z"]
+
+
+def test_what_is_computed_of_other_numbers_is_waited_for() -> None:
+    """A region may hold it, and wait for it itself; and a draw of random numbers is one of a sequence."""
+    numbers = (("s", "Shape", ["h"]), ("m", "Mul", ["s", "x"]), ("d", "RandomUniform", ["s"]),
+               ("w", "ReadVariableOp", ["r", "^m", "^d"]))
+    assert inputs_after(*numbers)["w"] == ["r", "^m", "^d"]
 
 
 LOOP = (("x", "Pack", ["y"]), ("l", "TensorListFromTensor", ["x", "shape", "^z"]),

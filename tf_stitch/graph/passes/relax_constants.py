@@ -16,6 +16,9 @@ from tf_stitch.pass_manager import PassResult
 _AS_CONSTANT = ("DataFormatDimMap", "DataFormatVecPermute")
 """What the layout optimizer makes of constants."""
 _SHAPES = ("Shape", "ShapeN", "Rank", "Size")
+_OF_SIZES = frozenset({"AddV2", "Cast", "ConcatV2", "ExpandDims", "Fill", "GatherV2", "Identity", "Maximum", "Minimum",
+                       "Mul", "Pack", "Prod", "Reshape", "Slice", "Squeeze", "StridedSlice", "Sub"})
+"""What shape arithmetic consists of, where it begins with shapes: no region holds it."""
 _DO_NOTHING = frozenset({"EmptyTensorList", "Identity", "NoOp", "TensorListFromTensor", "TensorListReserve"})
 _MOST_EDGES = 1 << 16
 
@@ -23,10 +26,11 @@ _MOST_EDGES = 1 << 16
 @dataclass(frozen=True)
 class RelaxConstants:
     """Moves the control inputs of constants to those who use them: constant folding leaves them there, and they keep
-    regions apart that read a constant alike. Who waits for a shape waits for the tensor instead, as no region holds the
-    shape. So does, where a loop was unrolled, who waits for what it leaves: lists that nobody reads, and nodes in front
-    of it and behind it that only wait, and would keep its steps apart from what follows. What came after what still
-    does. Nodes behind a branch or a loop, where control inputs tell a constant when it is dead, are left alone.
+    regions apart that read a constant alike. Who waits for a shape, or for what is computed of shapes alone, waits for
+    the tensor instead, as no region holds either. So does, where a loop was unrolled, who waits for what it leaves:
+    lists that nobody reads, and nodes in front of it and behind it that only wait, and would keep its steps apart from
+    what follows. What came after what still does, where it does not read that anyway. Nodes behind a branch or a loop,
+    where control inputs tell a constant when it is dead, are left alone.
     """
 
     name: str = "relax_constants"
@@ -35,8 +39,9 @@ class RelaxConstants:
         nodes, maybe_dead = state.graph_def.node, _behind_branches(state.graph_def)
         waits = _waits(state.graph_def, maybe_dead)
         left = _left_behind(state, maybe_dead)
+        sizes = _sizes(state.graph_def, maybe_dead)
         passed = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
-                  if node.name in left or (node.op in _SHAPES and node.name not in maybe_dead)}
+                  if node.name in left or node.name in sizes}
         for_passed = any(s.startswith("^") and s[1:] in passed for node in nodes for s in node.input)
         if not (waits or for_passed):
             return PassResult(state, False)
@@ -56,7 +61,8 @@ class RelaxConstants:
             moved = [control for source in node.input
                      if (name := producer_of(source)) in waits or (source.startswith("^") and name in passed)
                      for control in behind(f"^{name}")]
-            present = set(kept)
+            read = {producer_of(source) for source in node.input if not source.startswith("^")}
+            present = {*kept, *(control for name in read & passed.keys() for control in behind(f"^{name}"))}
             node.input[:] = [*kept, *(c for c in dict.fromkeys(moved) if c not in present)]
         kept_nodes = [node for node in graph_def.node if node.name not in left]
         del graph_def.node[:]
@@ -76,6 +82,26 @@ def _left_behind(state: GraphState, maybe_dead: set[str]) -> set[str]:
             and node.name not in read and node.name not in maybe_dead and node.name not in state.preserved]
     edges = sum(len(node.input) * followers[node.name] for node in left)
     return {node.name for node in left} if edges <= _MOST_EDGES else set()
+
+
+def _sizes(graph_def: GraphDef, maybe_dead: set[str]) -> set[str]:
+    """Shapes, and what is computed of them and of constants alone."""
+    data = {node.name: [producer_of(source) for source in node.input if not source.startswith("^")]
+            for node in graph_def.node}
+    constants = {node.name for node in graph_def.node if node.op == "Const"}
+    followers: dict[str, list[str]] = {}
+    for node in graph_def.node:
+        if node.op in _OF_SIZES and node.name not in maybe_dead:
+            for name in data[node.name]:
+                followers.setdefault(name, []).append(node.name)
+    found = {node.name for node in graph_def.node if node.op in _SHAPES and node.name not in maybe_dead}
+    pending = list(found)
+    while pending:
+        for name in followers.get(pending.pop(), ()):
+            if name not in found and all(source in found or source in constants for source in data[name]):
+                found.add(name)
+                pending.append(name)
+    return found
 
 
 def _behind_branches(graph_def: GraphDef) -> set[str]:
