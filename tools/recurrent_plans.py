@@ -98,11 +98,10 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
 
 def main(_: Sequence[str]) -> None:
     from tf_stitch.compiler import skinny_matmuls
-    from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
     from tools.benchmark.gpu_regions import regions_of
 
     if _LIBRARY.value:
-        skinny_matmuls.MOST_REPEATED_ROWS = MOST_ROWS
+        skinny_matmuls.REPEATED_IN_KERNELS = False
     os.environ.setdefault("TF_STITCH_LOOP_OP", "1")  # as where a GPU and a compiler for it are
     for name in _NAMES.value:
         for mode in _MODES.value:

@@ -76,20 +76,20 @@ def product(rows: int, terms: int, columns: int) -> Node:
     return in_kernel(B.dot(left, B.input(f"y{terms}_{columns}:0", DType.F32, right)))
 
 
-UNLIKE = {"whole clusters": (32, 256, 1024), "blocks left over": (32, 256, 1000)}
-"""Matmuls whose blocks are in no clusters, in all whole clusters of four or not."""
+UNLIKE = {"whole clusters": (1024, 40), "blocks left over": (1000, 41)}
+"""Columns of a matmul, and rows of a sum, whose blocks are in no clusters; in all whole clusters of four, or not."""
 
 
-def unlike(shape: tuple[int, int, int]) -> TensorGraph:
+def unlike(columns: int, rows: int) -> TensorGraph:
     """A matmul whose blocks are in clusters, of much memory, and two others whose are not, of less and of none."""
-    add = B.add(B.input("a:0", DType.F32, (40, 256)), B.input("b:0", DType.F32, (40, 256)))
-    return region("unlike", [product(*shape), product(16, 768, 768), add])
+    add = B.add(B.input("a:0", DType.F32, (rows, 256)), B.input("b:0", DType.F32, (rows, 256)))
+    return region("unlike", [product(32, 256, columns), product(16, 768, 768), add])
 
 
 @pytest.mark.parametrize("which", UNLIKE)
 def test_blocks_without_clusters_share_a_launch_of_clusters(which: str) -> None:
     """What a round of a recurrent network has: cells, and the products that the layer above begins with."""
-    graph = unlike(UNLIKE[which])
+    graph = unlike(*UNLIKE[which])
     built = compiled(graph, H200)
     assert sorted({kernel.program.cluster for kernel in built.kernels}) == [1, 4]
     assert len({kernel.shared_bytes for kernel in built.kernels}) == 3
@@ -109,7 +109,7 @@ def test_blocks_without_clusters_share_a_launch_of_clusters(which: str) -> None:
 
 
 def test_launches_that_gain_nothing_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = unlike(UNLIKE["whole clusters"])
+    graph = unlike(*UNLIKE["whole clusters"])
     monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
     assert len(compiled(graph, H200).executable.steps) == 3
     monkeypatch.setattr(packing, "LEAST_GAIN_US", 1.0)

@@ -9,7 +9,6 @@ import pytest
 from tests.differential.runner import region
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.skinny_matmuls import (
-    MOST_REPEATED_ROWS,
     MOST_TERMS,
     REPEATED,
     SURELY,
@@ -19,6 +18,8 @@ from tf_stitch.compiler.skinny_matmuls import (
     matmuls_to_sum,
 )
 from tf_stitch.device.spec import H200
+from tf_stitch.families.matmul_tiles import MOST_RESULTS
+from tf_stitch.families.matmul_tiles import MOST_ROWS as MOST_TILED_ROWS
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -152,7 +153,7 @@ def repeated(rows: int, steps: int, kernel_us: float | None = FAST) -> int:
     return len(matmuls_to_multiply(region("g", [h]), TimesOfKernels(kernel_us=kernel_us)))
 
 
-@pytest.mark.parametrize("rows", [MOST_ROWS + 1, MOST_REPEATED_ROWS])
+@pytest.mark.parametrize("rows", [MOST_ROWS + 1, MOST_TILED_ROWS, MOST_RESULTS // 64])
 def test_a_kernel_multiplies_more_rows_in_the_steps_of_a_recurrent_layer(rows: int) -> None:
     assert repeated(rows, REPEATED) == REPEATED
     assert repeated(rows, REPEATED - 1) == 0
@@ -161,7 +162,7 @@ def test_a_kernel_multiplies_more_rows_in_the_steps_of_a_recurrent_layer(rows: i
 
 
 def test_a_library_multiplies_many_rows_in_a_recurrent_layer() -> None:
-    assert repeated(MOST_REPEATED_ROWS + 1, REPEATED) == 0
+    assert repeated(MOST_RESULTS // 64 + 1, REPEATED) == 0
 
 
 def test_an_iteration_of_a_loop_is_repeated() -> None:

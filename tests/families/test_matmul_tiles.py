@@ -50,6 +50,9 @@ def test_every_block_has_a_stage() -> None:
 def test_more_rows_have_no_parts() -> None:
     assert {t.parts for t in tilings_of(shape(MOST_ROWS + 1, 768, 768), H200)} == {1}
     assert tilings_of(shape(4096, 768, 3072), H200)[0].rows >= 64
+    few, many = shape(256, 72, 128), replace(shape(256, 72, 128), matrices=2)
+    assert ({t.parts > 1 for t in tilings_of(few, H200)}, {t.parts > 1 for t in tilings_of(many, H200)}) == (
+        {True}, {False}), "a library would have two tiles for all results of the first"
 
 
 def test_a_block_leaves_room_for_one_of_the_next_launch() -> None:

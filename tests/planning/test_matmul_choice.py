@@ -102,6 +102,41 @@ def test_layers_wait_for_each_other_s_steps_alone() -> None:
     assert rounds[1] == rounds[0] + 1
 
 
+def test_a_round_of_layers_is_one_launch() -> None:
+    """Cells of both layers, in clusters of two, and what the upper one begins with, in none and of more memory."""
+    result = compile_region(*_arguments(recurrent(2, 8, units=256)), CompileOptions(H200))
+    assert len({(kernel.program.cluster, kernel.shared_bytes) for kernel in result.kernels}) == 2
+    assert len(result.executable.steps) == max(result.buffers.rounds) + 1
+
+
+def gated(steps: int, rows: int, units: int) -> TensorGraph:
+    """A GRU that resets its state before the matmul, and whose update somebody else scales, too."""
+    w, v = x("w", F32, 2 * units, 2 * units), x("v", F32, 2 * units, units)
+    h, bias = x("h", F32, rows, units), x("bias", F32, 2 * units)
+    for step in range(steps):
+        given = x(f"x{step}", F32, rows, units)
+        gates = B.dot(B.concat([given, h], 1), w)
+        gates = B.op(OpKind.SIGMOID, B.add(gates, row(bias, gates)))
+        reset, update = (B.slice(gates, (0, i * units), (1, 1), (rows, units)) for i in range(2))
+        new = B.op(OpKind.TANH, B.dot(B.concat([given, B.mul(reset, h)], 1), v))
+        update = B.mul(B.broadcast(x(f"score{step}", F32, rows, 1), update.type.shape), update)
+        h = B.add(B.mul(update, h), B.mul(B.sub(p.const(1, update), update), new))
+    return region("gated", [h])
+
+
+@pytest.mark.parametrize(("rows", "units"), [(40, 32), (256, 36), (256, 64)])
+def test_a_cell_of_two_matmuls_is_two_kernels(rows: int, units: int) -> None:
+    """Its gates are needed whole, and cut by the kernel of the second matmul, which also computes what it reads of
+    them: so nothing is left between. Of 256 rows, too, whose results a library has in two tiles."""
+    result = compile_region(*_arguments(gated(5, rows, units)), CompileOptions(H200))
+    assert families(result) == [MATMUL.name] * 10
+    assert not result.calls
+    graph = gated(4, rows // 8, units)
+    result = compile_region(*_arguments(graph), CompileOptions(H200))
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
 def test_a_state_s_matmul_does_not_wait_for_a_library_s_call() -> None:
     """A cell that reads a call which waits longer has a kernel of its own: the matmul runs before."""
     h, c = x("h", F32, 32, 64), x("c", F32, 32, 64)

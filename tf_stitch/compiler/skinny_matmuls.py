@@ -3,10 +3,11 @@ kernel of ours multiplies by tensor cores (transforms/matmuls_to_kernels.py)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_stitch.families.matmul_tiles import MOST_ROWS as MOST_TILED_ROWS
+from tf_stitch.families.matmul_tiles import leaves_idle
 from tf_stitch.ir.graph import Node, TensorGraph, collect
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
@@ -20,9 +21,9 @@ from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 MOST_TERMS = 4096
 """Of such a matmul: the blocks of a cluster read all terms of their columns, whatever the model says of the whole
 device."""
-MOST_REPEATED_ROWS = MOST_TILED_ROWS
-"""Of a matmul that a recurrent layer repeats (see `_repeated`) a kernel of ours may have so many. MOST_ROWS here leaves
-those of more rows to the library, as before 2026-11-27."""
+REPEATED_IN_KERNELS = True
+"""Whether kernels of ours may have matmuls that a recurrent layer repeats (see `_repeated`) of more than MOST_ROWS, for
+which a library's tiles are too large. False leaves them to the library, as before 2026-11-27."""
 REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
 SURELY, SURELY_REPEATED = 0.97, 0.85
@@ -42,18 +43,20 @@ def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
 
 
 def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Those matmuls of few rows that a kernel of ours multiplies in surely less time than a library, and of some more
-    rows those that a recurrent layer repeats. Matmuls of an attention that becomes a kernel stay."""
-    few = [node for node in graph.nodes() if _has_few_rows(node, MOST_REPEATED_ROWS)]
-    repeated = _repeated(few)
-    few = [node for node in few if node in repeated or _has_few_rows(node, MOST_ROWS)]
+    """Those matmuls of few rows that a kernel of ours multiplies in surely less time than a library, and of more rows
+    or few results those that a recurrent layer repeats. Matmuls of an attention that becomes a kernel stay."""
+    few = [node for node in graph.nodes() if _is_short(node)
+           and leaves_idle(math.prod(node.type.dims[:-2]), *node.type.dims[-2:])]
+    repeated = _repeated(few) if REPEATED_IN_KERNELS else set()
+    few = [node for node in few if node in repeated or node.type.dims[-2] <= MOST_ROWS]
     found = {node for node in few if _multiplies_faster(node, times)}
     return found and found - matmuls_of_attentions(graph, times)
 
 
-def _has_few_rows(node: Node, most: int) -> bool:
+def _is_short(node: Node) -> bool:
+    """Whether a kernel of ours could have a matmul, for its terms."""
     return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands) \
-        and 0 < node.type.dims[-2] <= most and not changes(node) and terms_of(node) <= MOST_TERMS
+        and node.type.dims[-2] > 0 and not changes(node) and terms_of(node) <= MOST_TERMS
 
 
 def _repeated(matmuls: Sequence[Node]) -> set[Node]:

@@ -42,12 +42,13 @@ _WARP, _TWO_WARPS = Tile(1, 1, 16, parts=8), Tile(2, 1, 16, parts=4)
 FEW_ROWS: Tiles = {
     (16, 64): _WARP, (16, 32): _WARP, (16, 16): _WARP, (32, 64): _WARP, (32, 32): _WARP, (32, 16): _WARP,
     (64, 64): _TWO_WARPS, (16, 48): _WARP, (16, 96): _WARP, (32, 48): _WARP, (64, 96): _TWO_WARPS}
-"""Of matmuls that have no more than MOST_ROWS: each warp, or two of them, brings terms of its own from memory and waits
-for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
+"""Of matmuls with few results (see `leaves_idle`): each warp, or two of them, brings terms of its own from memory and
+waits for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
 _FOR_FEW, _FOR_MANY = {**TILES, **FEW_ROWS}, {**FEW_ROWS, **TILES}
 """Where both have a tile, the last one counts."""
-MOST_ROWS = 128
-"""With so many rows a library's tiles leave processors of a GPU idle, unless columns are many."""
+MOST_ROWS, MOST_RESULTS = 128, 1 << 15
+"""With so many rows a library's tiles leave processors of a GPU idle, unless columns are many; and with so few results,
+of which two of its tiles of 128 x 128 have all."""
 STAGES, COMPUTED_STAGES, MOST_STAGES = 4, 3, 8
 """Of operands in shared memory; where one is computed, which is under way in registers, too; and where warps have terms
 of their own, if half of a processor's memory has room: the next launch's blocks bring theirs beside. A step of GPT-2's
@@ -62,14 +63,19 @@ BLOCK_US = 1.0
 """Of each block that a processor has, besides what it reads. Assumed."""
 
 
+def leaves_idle(matrices: int, rows: int, columns: int) -> bool:
+    """Whether a library's tiles of matmuls with so many results leave most processors idle."""
+    return rows <= MOST_ROWS or matrices * rows * columns <= MOST_RESULTS
+
+
 def tiles_of(shape: MatmulShape) -> Tiles:
     """All that blocks may have."""
-    return _FOR_FEW if shape.m <= MOST_ROWS else _FOR_MANY
+    return _FOR_FEW if leaves_idle(shape.matrices, shape.m, shape.n) else _FOR_MANY
 
 
 def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:
     """That one first whose blocks keep processors busiest. None where no tile has the same columns of each gate."""
-    few = [tile for tile in FEW_ROWS if shape.m <= MOST_ROWS and tile[0] < max(2 * shape.m, 17)
+    few = [tile for tile in FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) and tile[0] < max(2 * shape.m, 17)
            and (shape.gates == 3 or tile[1] % 3)]
     tiles = [tile for tile in few or TILES if suits(tile[1], shape)]
     found = [tiling_of(shape, tile, sharers, device) for tile in tiles for sharers in sharers_of(shape, tile, device)]

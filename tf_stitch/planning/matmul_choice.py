@@ -7,13 +7,18 @@ from enum import Enum
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
+from tf_stitch.ir.op_attrs import SliceAttrs
 from tf_stitch.planning.group_order import GroupOrder, Positions
 from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.stitch_plan import Pattern, between, is_large_matmul, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
-LEAST_GAIN_US = 0.5
-"""Predicted gains below this are noise: the call stays."""
+LEAST_GAIN_US, NEARLY_US = 0.5, 0.1
+"""Predicted gains below the first are noise: the call stays. So are differences between gains below the second."""
+MOST_TAKEN_FROM = 64
+"""Nodes of a kernel before a call, or made of its results in one behind it, beyond which none is taken: cells have half
+as many. Where all steps are cut out of one tensor, or become one, there are hundreds, and what is left of them would be
+compiled for each step."""
 
 
 class Stitching(Enum):
@@ -62,16 +67,19 @@ class MatmulChoice:
                                  if self._which is not Stitching.NONE or self._is_in_kernel(call)}
         if not wanted:
             return [tuple(sorted(group)) for group in self._groups if group]
-        order, depths = self._order.order, dict[int, int]()
+        order, depths, again = self._order.order, dict[int, int](), list[int]()
         for group in order:
             depths[group] = self._depth(group, depths)
             if group in wanted and not self._waits_less(group, depths, self._calls):
-                self._stitch(group)
+                if self._stitch(group):
+                    again.append(group)
                 wanted.discard(group)
                 depths[group] = self._depth(group, depths)
         for group in order:  # those beside which one seemed to wait longer that stayed a call, or took something else
-            if group in wanted and not self._waits_less(group, depths, self._calls - wanted):
-                self._stitch(group)
+            if group in wanted and not self._waits_less(group, depths, self._calls - wanted) and self._stitch(group):
+                again.append(group)
+        for group in reversed(again):  # what a cell reads that was computed for it alone, and then what that leaves
+            self._stitch(group, self._calls)
         return [tuple(sorted(group)) for group in self._groups if group]
 
     def _depth(self, group: int, depths: Mapping[int, int]) -> int:
@@ -102,29 +110,37 @@ class MatmulChoice:
     def _is_in_kernel(self, group: int) -> bool:
         return is_in_kernel(self._work[min(self._groups[group])])
 
-    def _stitch(self, call: int) -> None:
-        """Takes what gains most, or all that there is."""
-        found = [*self._choices(call), *self._divisions(call)]
+    def _stitch(self, call: int, but: Collection[int] = ()) -> bool:
+        """Takes what gains most, or all that there is; whether there was something.
+
+        Args:
+            but: once more, behind others; of these groups nothing is taken that reads the call's results. Of choices
+                that gain as much, nearly, that which takes most: what is left may go to another call.
+        """
+        found = [*self._choices(call, but), *self._divisions(call)]
         choices = [(gain, changed) for changed in found if (gain := self._gain(changed)) is not None]
         every = self._which is Stitching.ALL
         choices = [(len(changed[call]) if every else gain, changed) for gain, changed in choices
                    if every or gain >= LEAST_GAIN_US]
         if not choices:
-            return
-        _, changed = max(choices, key=lambda choice: choice[0])
+            return False
+        most = max(gain for gain, _ in choices)
+        alike = [choice for choice in choices if choice[0] > most - NEARLY_US] if but else choices
+        _, changed = max(alike, key=lambda choice: (len(choice[1][call]) if but else 0, choice[0]))
         stitched = {group for group, members in changed.items() if members > self._groups[group]}
         self._order.change(changed)
         self._wanted -= stitched
         self.calls += len(stitched)
         self.kernels += sum(not members for members in changed.values()) - len(stitched)
+        return True
 
-    def _choices(self, call: int) -> Iterator[Mapping[int, Positions]]:
+    def _choices(self, call: int, but: Collection[int]) -> Iterator[Mapping[int, Positions]]:
         """Groups that change, and what they become: with operands, with what follows, with both."""
         before = list(self._producers(call))
         every = {g: members for one in before for g, members in one.items()}
         producers = [{}, *before, *([every] if len(before) > 1 else [])]
         for taken in producers:
-            for after in ({}, *self._followers(call)):
+            for after in ({}, *self._followers(call, but)):
                 if taken or after:
                     moved = {**taken, **after}
                     together = self._groups[call].union(*moved.values())
@@ -147,7 +163,7 @@ class MatmulChoice:
     def _producers(self, call: int) -> Iterator[Mapping[int, Positions]]:
         """Of each kernel what it computes element by element for the call alone."""
         found = {self._home[p] for member in self._groups[call] for p in self._needs[member]} - {call}
-        for group in sorted(found):
+        for group in sorted(group for group in found if len(self._groups[group]) <= MOST_TAKEN_FROM):
             inside = set(self._groups[call])
             for p in sorted(self._groups[group], reverse=True):
                 alone = self._work[p] not in self._facts.wanted and all(user in inside for user in self._users[p])
@@ -156,22 +172,25 @@ class MatmulChoice:
             if len(inside) > len(self._groups[call]):
                 yield {group: frozenset(inside - self._groups[call])}
 
-    def _followers(self, call: int) -> Iterator[Mapping[int, Positions]]:
+    def _followers(self, call: int, but: Collection[int]) -> Iterator[Mapping[int, Positions]]:
         """Of each kernel that reads the call's results what is made of them element by element."""
         found = {self._home[user] for member in self._groups[call] for user in self._users[member]} - {call}
-        for group in sorted(found):
+        for group in sorted(found.difference(but)):
             inside = set(self._groups[call])
             taken: list[int] = []
-            for p in self._made_of(call, group):
+            made = self._made_of(call, group)
+            for p in made if len(made) <= MOST_TAKEN_FROM else ():
                 own = [q for q in self._needs[p] if self._home[q] == group]
                 if all(q in inside for q in own) and self._is_stitched((*inside, p)):
                     inside.add(p)
                     taken.append(p)
-            while taken and not any(user not in self._groups[call] for user in self._users[taken[-1]]) \
-                    and self._work[taken[-1]] not in self._facts.wanted:
-                taken.pop()
-            if taken:
-                yield {group: frozenset(taken)}
+            cut = next((i for i, p in enumerate(taken) if isinstance(self._work[p].attrs, SliceAttrs)), 0)
+            for part in (taken, taken[:cut]):  # what is needed whole cannot be cut in the kernel, too
+                while part and not any(user not in self._groups[call] for user in self._users[part[-1]]) \
+                        and self._work[part[-1]] not in self._facts.wanted:
+                    part = part[:-1]
+                if part:
+                    yield {group: frozenset(part)}
 
     def _made_of(self, call: int, group: int) -> list[int]:
         """Of a kernel what is made of a call's results, and what that is made of besides, in order. A kernel may have
