@@ -4,8 +4,8 @@
     python -m tools.recurrent_plans --names=rokid,LSTM --modes=infer --kinds
 
 Prints for each region of a step its steps (launches and library calls), library calls, launches in source, rounds of
-work that wait for each other, predicted microseconds (of each round the work that takes longest), and processor seconds
-of compiling; with --kinds work by kinds. Of a loop that runs as one op its body, which is an iteration.
+work that wait for each other, predicted microseconds (of each round the work that takes longest, and of launches one
+behind the other, without calls), and processor seconds of compiling; with --kinds work by kinds. Of a loop that runs as one op its body, which is an iteration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tf_stitch.compiler.pipeline import CompiledRegion
     from tf_stitch.graph.clustering.region_graph import RegionGraph
 
-NAMES = ("rokid", "aiwriter", "nmt", "bi-rnn", "dyn-rnn", "LSTM")
+NAMES = ("rokid", "aiwriter", "asr", "crnn", "dien", "nmt", "bi-rnn", "dyn-rnn", "LSTM")
 
 _NAMES = flags.DEFINE_list("names", list(NAMES), "of models/zoo.py, or LSTM: two layers of 256, batch 32, 100 steps")
 _MODES = flags.DEFINE_list("modes", ["train", "infer"], "train, infer")
@@ -96,6 +96,17 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
     return kinds, len(rounds), sum(rounds.values())
 
 
+def launches_us(compiled: CompiledRegion) -> float:
+    """Predicted microseconds of a region's launches, one behind the other."""
+    from tf_stitch.device.spec import H200
+    from tf_stitch.planning.cost_model import predict_together, predict_us
+    from tf_stitch.runtime.executable import DeviceLaunch
+
+    us = {symbol: predict_us(programs[0], H200) if len(programs) == 1 else predict_together(programs, H200).us
+          for symbol, programs in compiled.programs.items()}
+    return sum(us[step.symbol] for step in compiled.executable.steps if isinstance(step, DeviceLaunch))
+
+
 def main(_: Sequence[str]) -> None:
     from tf_stitch.compiler import skinny_matmuls
     from tools.benchmark.gpu_regions import regions_of
@@ -128,7 +139,7 @@ def _plan(what: str, region: RegionGraph) -> None:
     kinds, rounds, us = kinds_of(compiled)
     steps, calls = len(compiled.executable.steps), len(compiled.calls)
     print(f"    {what}: {len(region.members)} nodes, {steps} steps, {calls} calls, {rounds} rounds, "
-          f"{us:.0f} us, {len(set(compiled.launches))} launches in source, {seconds:.1f} s", flush=True)
+          f"{us:.0f} us ({launches_us(compiled):.0f} of launches), {len(set(compiled.launches))} launches in source, {seconds:.1f} s", flush=True)
     for kind, work in sorted(kinds.items(), key=lambda item: -item[1].us)[:15 * _KINDS.value]:
         print(f"        {work.count} x {kind}: {work.us / work.count:.2f} us", flush=True)
 

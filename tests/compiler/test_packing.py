@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.differential import patterns as p
-from tests.differential.runner import build_cubin, compiled, random_values, reference, region
+from tests.differential.runner import Values, build_cubin, compiled, random_values, reference, region
+from tests.planning.test_matmul_choice import recurrent
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, run_on_cpu
 from tests.support.layers import layers
 from tf_stitch.compiler import packing
@@ -106,6 +107,29 @@ def test_blocks_without_clusters_share_a_launch_of_clusters(which: str) -> None:
         for key, value in wanted.items():
             np.testing.assert_allclose(got[key], value, rtol=0, atol=6e-3 * np.abs(value).max())
     build_cubin(built)
+
+
+def scaled(values: Values) -> Values:
+    """Weights (w, u and v) of a cell such that its gates are between 0 and 1, not at the ends."""
+    return {key: value / 16 if key[0] in "wuv" else value for key, value in values.items()}
+
+
+def test_cells_of_a_round_are_the_same_in_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, weights on their way before dependencies are awaited."""
+    graph = recurrent(2, 4, units=256)
+    values = scaled(random_values(graph))
+    together = compiled(graph, H200)
+    assert [1, 2] in [sorted({one.cluster for one in programs}) for programs in together.programs.values()]
+    assert "::prefetch(" in together.source
+    got = run_on_cpu(graph, together, values, Adversary(Order.SHUFFLED))
+    monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
+    apart = compiled(graph, H200)
+    assert len(apart.executable.steps) > len(together.executable.steps)
+    wanted = run_on_cpu(graph, apart, values, Adversary(Order.BEHIND))
+    for key, value in reference(graph, values)[0].items():
+        np.testing.assert_array_equal(got[key], wanted[key])
+        np.testing.assert_allclose(got[key], value, rtol=0, atol=2e-3 * np.abs(value).max())
+    build_cubin(together)
 
 
 def test_launches_that_gain_nothing_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

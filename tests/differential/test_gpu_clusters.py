@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.compiler.test_packing import UNLIKE, scaled, unlike
 from tests.differential import patterns as p
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tests.families.row.test_cross_block_reduction import CASES, clustered, layernorm, less_its_maximum, x
+from tests.planning.test_matmul_choice import gated, recurrent
+from tf_stitch.compiler import packing
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.runtime.device_run import gpu_is_here
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
@@ -59,6 +62,31 @@ def test_where_the_rules_choose_them(rows: int, columns: int, blocks: int) -> No
         values = random_values(graph)
         want, allowed = reference(graph, values)
         compare(graph, run_gpu(graph, built, values, runs=5), want, allowed, "H200")
+
+
+@pytest.mark.parametrize("which", UNLIKE)
+def test_beside_blocks_that_are_in_none(which: str) -> None:
+    """In one launch."""
+    graph = unlike(*UNLIKE[which])
+    built = compiled(graph, H200)
+    assert len(built.executable.steps) == 1
+    values = random_values(graph)
+    got, (want, _) = run_gpu(graph, built, values, runs=20), reference(graph, values)
+    for key, value in want.items():
+        np.testing.assert_allclose(got[key], value, rtol=0, atol=6e-3 * np.abs(value).max())
+
+
+@pytest.mark.parametrize("graph", [recurrent(2, 12, units=256), recurrent(3, 8, rows=64, units=512),
+                                   gated(8, 256, 36), gated(8, 40, 64)])
+def test_rounds_of_recurrent_layers(graph: TensorGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits as with a launch for each kind of kernel."""
+    values = scaled(random_values(graph))
+    together = run_gpu(graph, compiled(graph, H200), values, runs=20)
+    monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
+    apart = run_gpu(graph, compiled(graph, H200), values, runs=5)
+    for key, value in reference(graph, values)[0].items():
+        np.testing.assert_array_equal(together[key], apart[key])
+        np.testing.assert_allclose(together[key], value, rtol=0, atol=1e-2 * np.abs(value).max())
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F64, DType.I32])
