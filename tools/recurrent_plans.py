@@ -5,7 +5,8 @@
 
 Prints for each region of a step its steps (launches and library calls), library calls, launches in source, rounds of
 work that wait for each other, predicted microseconds (of each round the work that takes longest, and of launches one
-behind the other, without calls), and processor seconds of compiling; with --kinds work by kinds. Of a loop that runs as one op its body, which is an iteration.
+behind the other, without calls), and processor seconds of compiling; with --kinds work by kinds. Of a loop that runs as
+one op its body, which is an iteration.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ def _plan(what: str, region: RegionGraph) -> None:
     kinds, rounds, us = kinds_of(compiled)
     steps, calls = len(compiled.executable.steps), len(compiled.calls)
     print(f"    {what}: {len(region.members)} nodes, {steps} steps, {calls} calls, {rounds} rounds, "
-          f"{us:.0f} us ({launches_us(compiled):.0f} of launches), {len(set(compiled.launches))} launches in source, {seconds:.1f} s", flush=True)
+          f"{us:.0f} us ({launches_us(compiled):.0f} of launches), {len(set(compiled.launches))} launches in source, "
+          f"{seconds:.1f} s", flush=True)
     for kind, work in sorted(kinds.items(), key=lambda item: -item[1].us)[:15 * _KINDS.value]:
         print(f"        {work.count} x {kind}: {work.us / work.count:.2f} us", flush=True)
 
