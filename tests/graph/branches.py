@@ -12,10 +12,13 @@ import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
+from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
 from tf_stitch.graph.state import GraphState
 from tools.benchmark.gpu_regions import optimized
 
+ALL = {"GPU": Matmuls.ALL_AND_CONVOLUTIONS}
 Values: TypeAlias = list[np.ndarray[Any, Any]]
 
 
@@ -50,8 +53,8 @@ class Program:
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(before, name="")
             ends = [*(t.op for t in self.concrete.graph.outputs), *self.concrete.graph.control_outputs]
-            state = GraphState(before, types_of_graph(graph), frozenset(op.name for op in ends), device_type="GPU")
-            return BranchesToSelects().run(state).graph
+            state = GraphState(before, types_of_graph(graph), frozenset(op.name for op in ends), ALL, device_type="GPU")
+            return BranchesToSelects().run(ValuesOfOptionals().run(state).graph).graph
 
     @property
     def after(self) -> GraphDef:

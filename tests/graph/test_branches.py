@@ -34,6 +34,12 @@ def large(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
     return tf.reduce_sum(tf.exp(tf.broadcast_to(x, [1 << 23, 4])), 0)
 
 
+def multiplied(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
+    """Twice 2^30."""
+    y = x[0] * tf.ones([1 << 10, 1 << 10])
+    return tf.matmul(tf.matmul(y, y), y)[0, :4]
+
+
 def looped(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
     return tf.while_loop(lambda i, _: i < tf.cast(x[1], tf.int32), lambda i, y: [i + 1, y * 2.0], [0, x])[1]
 
@@ -42,7 +48,9 @@ STAY: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
     "another shape": (lambda x, *_: x[:2], lambda x, *_: x[:3], "merges values of different types"),
     "an assertion": (checked, other, "Assert checks values at run time"),
     "random numbers": (lambda x, *_: x + tf.random.uniform([4]), other, "RandomUniform"),
-    "a matmul": (lambda x, *_: tf.linalg.matvec(x[:, None] * tf.ones([1, 4]), x), other, "is a library call"),
+    "large matmuls": (multiplied, other, "2,147,483,648 multiplications of matmuls would be for nothing"),
+    "a convolution": (lambda x, *_: tf.nn.conv2d(x[None, :, None, None] * tf.ones([1, 1, 4, 4]), tf.ones([3, 3, 4, 4]),
+                                                 1, "SAME")[0, :, 0, 0], other, "is a library call"),
     "rows by number": (lambda x, weights, _: tf.gather(weights, tf.cast(x, tf.int32)), other, "ResourceGather"),
     "much to choose from": (lambda x, *_: tf.broadcast_to(x, [3 << 20, 4]), lambda x, *_: tf.zeros([3 << 20, 4]) + x[0],
                             "MiB"),

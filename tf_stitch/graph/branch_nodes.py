@@ -9,12 +9,18 @@ from tf_stitch.frontend.tensorflow.attributes import is_stateful
 from tf_stitch.frontend.tensorflow.control_flow import MERGES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, device_type
+from tf_stitch.frontend.tensorflow.matmul_scope import multiplications
 from tf_stitch.ir.types import Symbol
 
 ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 _ANYWHERE = frozenset({"Const", "NoOp"})
 _PASS_ON = _ANYWHERE | {"Identity", "Switch"}
 _OF_ANY_SHAPE = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+
+MOST_MULTIPLICATIONS = 1 << 30
+"""Of a branch's matmuls for nothing. An H200 does as many in 32 us by what it is sold as, in float32 and without tensor
+cores; see graph.branches.MOST_BYTES."""
+_UNKNOWN = 1 << 62
 
 Merges: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Merge of two sides of one branch -> (predicate, value if it is true, value if it is false)."""
@@ -46,13 +52,20 @@ def why_not_for_nothing(graph: ImportedGraph, node: ImportedNode, merges: Merges
         return f"{name}: {node.reason}"
     if is_stateful(node.op) and node.op != "ReadVariableOp":
         return f"{name}: {node.op} has side effects"
-    if node.library:
-        return f"{name}: {node.op} is a library call"
+    if node.library and (count := multiplications_of(graph, node)) > MOST_MULTIPLICATIONS:
+        return f"{name}: {node.op} is a library call" + (f" of {count:,} multiplications" if count < _UNKNOWN else "")
     if node.checks or node.private:
         return f"{name}: {node.op} may fail"
     if node.op not in _OF_ANY_SHAPE and not _of_known_sizes(graph, node):
         return f"{name}: its sizes may be right on this side alone, and only a run tells them"
     return None
+
+
+def multiplications_of(graph: ImportedGraph, node: ImportedNode) -> int:
+    """Of a library call that is a matmul; more than any has, for another one."""
+    values = [value for value in node.outputs if value is not None]
+    count = multiplications(values, {v for t in node.inputs if (v := graph.value(t)) is not None})
+    return _UNKNOWN if count is None or not values else count
 
 
 def maybe_new(graph: ImportedGraph) -> frozenset[str]:

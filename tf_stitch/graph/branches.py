@@ -8,7 +8,14 @@ from typing import TypeAlias
 
 from tf_stitch.frontend.tensorflow.control_flow import MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, producer_of
-from tf_stitch.graph.branch_nodes import Merges, maybe_new, why_not_for_nothing, why_not_on_one_gpu
+from tf_stitch.graph.branch_nodes import (
+    MOST_MULTIPLICATIONS,
+    Merges,
+    maybe_new,
+    multiplications_of,
+    why_not_for_nothing,
+    why_not_on_one_gpu,
+)
 from tf_stitch.graph.control_context import Context, context_of, control_contexts, truth_of
 from tf_stitch.graph.update_orders import unordered_updates
 from tf_stitch.ir.dtypes import DType
@@ -148,7 +155,7 @@ class _Decision:
 
     def _why_not(self, predicate: str, names: Sequence[str]) -> str | None:
         """Why a node of a branch may not run for nothing, or is not where others are."""
-        graph, expected = self._graph, self._expected(predicate)
+        graph, expected, multiplied = self._graph, self._expected(predicate), 0
         for name in names:
             node = graph.nodes[name]
             if any(not key.startswith(_BRANCH) for key, _ in self._contexts[name]):
@@ -158,8 +165,12 @@ class _Decision:
                 return why_not
             largest = max((v.type.nbytes for v in node.outputs if v is not None and node.weight and v.type.is_static),
                           default=0)
-            if largest > MOST_BYTES and expected not in _sides(self._contexts[name]) and node.op not in MERGES:
+            sides = _sides(self._contexts[name])
+            if largest > MOST_BYTES and expected not in sides and node.op not in MERGES:
                 return f"{name} would make {largest >> 20} MiB for nothing"
+            multiplied += multiplications_of(graph, node) if node.library and expected not in sides else 0
+        if multiplied > MOST_MULTIPLICATIONS:
+            return f"{multiplied:,} multiplications of matmuls would be for nothing"
         return why_not_on_one_gpu([graph.nodes[name] for name in names])
 
     def _why_not_apart(self, predicate: str) -> str | None:

@@ -28,6 +28,7 @@ from tf_stitch.graph.passes.relax_constants import RelaxConstants
 from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.passes.sums_in_streams import SumsInStreams
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
+from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
 from tf_stitch.graph.peer_copies import copy_between_gpus
 from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.uploads import upload_inputs
@@ -78,6 +79,7 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Graph passes in order."""
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
+        ValuesOfOptionals(),  # where a gradient hangs on a branch, both may give way
         BranchesToSelects(),
         *loop_passes(options),
         SumsInStreams(options.controls, options.has_nccl),

@@ -9,6 +9,8 @@ import tensorflow as tf
 from tests.frontend.check import trace
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.graph.clustering.region_graph import cut_region
+from tf_stitch.ir.graph import key_of
+from tf_stitch.ir.interpreter import interpret
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -31,20 +33,42 @@ def test_reads_are_one_input_if_the_variable_is_only_read(written: bool) -> None
     assert len(reads) == (2 if written else 1)
 
 
-def test_a_variable_whose_value_nobody_needs_is_left_out() -> None:
+@pytest.mark.parametrize("read_first", [False, True])
+def test_a_variable_that_is_overwritten_without_a_look(read_first: bool) -> None:
+    """It is an argument that nothing is computed from; who reads it later reads what it was given."""
     variable = tf.Variable(np.zeros(4, np.float32))
 
     def step(x: tf.Tensor) -> tf.Tensor:
         with tf.name_scope("region"):
-            variable.assign_add(x)
+            if read_first:
+                variable.assign_add(x)
             variable.assign(x * 2.0)
-            return x + 1.0
+            return x + variable.read_value()
 
     imported = trace(step, tf.TensorSpec([4], tf.float32)).imported
     members = [name for name in imported.nodes if name.startswith("region/")]
     (result,) = (name for name in members if imported.nodes[name].op == "AddV2")
-    with pytest.raises(UnsupportedError, match="does not need"):
-        cut_region(imported, members, [f"{result}:0"])
+    region = cut_region(imported, members, [f"{result}:0"])
+    assert region.variable_keys == ("v0",)
+    assert [key_of(node) for node in region.graph.unread] == ["v0"]
+    given = np.arange(4, dtype=np.float32)
+    results = interpret(region.graph, {"i0": given, "v0": np.full(4, np.nan, np.float32)})
+    np.testing.assert_array_equal(results["o0"], given * 3)
+    np.testing.assert_array_equal(results["v0"], given * 2)
+
+
+def test_a_variable_of_unknown_shape_is_not_overwritten_without_a_look() -> None:
+    variable = tf.Variable(np.zeros(4, np.float32), shape=tf.TensorShape(None))
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.name_scope("region"):
+            variable.assign(x * 2.0)
+            return x + variable.read_value()
+
+    imported = trace(step, tf.TensorSpec([4], tf.float32)).imported
+    members = [name for name in imported.nodes if name.startswith("region/")]
+    with pytest.raises(UnsupportedError, match="does not read"):
+        cut_region(imported, members, [])
 
 
 def attention_region(mask: np.ndarray) -> list[str]:

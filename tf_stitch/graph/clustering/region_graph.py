@@ -99,7 +99,8 @@ def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence
         checks: scalars of bool, of values that the members compute; CHECKED says whether all are true.
 
     Raises:
-        UnsupportedError: a size that no input decides, a variable written but never read, a value without a type.
+        UnsupportedError: a size that no input decides, a variable of unknown shape that is written before it is read, a
+            value without a type.
     """
     return _Cutter(imported, members).cut(wanted, assumed, shown, checks)
 
@@ -144,8 +145,11 @@ class _Cutter:
                 graph.unread.append(self._inputs[tensor])
         used.update(graph.unread)
         for handle, value in self._written.items():
-            if self._variables[handle] not in used:
-                raise UnsupportedError("writes a variable whose value the region does not need", value.loc)
+            if self._variables[handle] not in used:  # the region overwrites it without a look
+                if not value.type.is_static or self._variables[handle].type != value.type:
+                    raise UnsupportedError("writes a variable whose value the region does not need", value.loc)
+                graph.unread.append(self._variables[handle])
+        used.update(graph.unread)
         for name, node in unbound_symbols(graph).items():
             raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
         return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
@@ -160,8 +164,15 @@ class _Cutter:
             self._written[handle] = self._rebuild(value)
         for handle in node.writes:
             if handle not in self._variables:
-                raise UnsupportedError("writes a variable that the region does not read", SourceLoc(node.name, node.op))
+                self._variables[handle] = self._unread(handle, node)
             self._state[handle] = self._written[handle]
+
+    def _unread(self, handle: str, node: ImportedNode) -> Node:
+        """A variable that a node is the first to touch, as far as the graph says what it is."""
+        shape, place = self._imported.variable_shapes.get(handle), SourceLoc(node.name, node.op)
+        if shape is None:
+            raise UnsupportedError("writes a variable that the region does not read", place)
+        return Builder(place).variable(handle, self._written[handle].type.dtype, shape)
 
     def _rebuild(self, root: Node) -> Node:
         stack = [root]

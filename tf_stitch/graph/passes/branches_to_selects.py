@@ -62,7 +62,7 @@ class _Conversion:
         self._numbers = itertools.count()
         self._touching = touching(self._graph)
         self._before: dict[str, set[str]] = {}
-        """Predicate -> the nodes that it needs."""
+        """Node -> it and all that it needs."""
 
     def applied(self) -> GraphState:
         """The graph with all of it done."""
@@ -70,7 +70,8 @@ class _Conversion:
             inside = node.name in self._branches.sides
             switch = node.op in SWITCHES and truth_of(self._graph, node.inputs[1]) in self._branches.predicates
             kept = node.name in self._edit.state.preserved
-            if (inside or switch) and not kept and f"{node.name}:0" in self._graph.handles:
+            is_handle = f"{node.name}:0" in self._graph.handles
+            if is_handle and not kept and (inside or switch or self._leads_to_switches(node)):
                 self._skip(node, ports=2 if switch else 1)
             elif switch:
                 self._replace(node, "Identity", node.inputs[:1])
@@ -90,6 +91,14 @@ class _Conversion:
         self._skipped[node.name] = self._controls(node)
         self._edit.gone.add(node.name)
         self._edit.renamed.update({f"{node.name}:{port}": node.inputs[0] for port in range(ports)})
+
+    def _leads_to_switches(self, node: ImportedNode) -> bool:
+        """Whether a node hands a handle on, as where a function was inlined, to nothing but branches that give way."""
+        users = self._edit.users.get(node.name, ())
+        return node.op == "Identity" and all(
+            user.op in SWITCHES
+            and truth_of(self._graph, self._graph.nodes[user.name].inputs[1]) in self._branches.predicates
+            for user in users)
 
     def _choose_value(self, merge: ImportedNode) -> None:
         if merge.name in self._branches.values:
@@ -165,27 +174,34 @@ class _Conversion:
 
     def _controls(self, node: ImportedNode) -> list[str]:
         """Names of what a node waits for, itself or for a handle; or for a predicate, if that comes after an update of
-        what the node reads or updates."""
+        what the node reads or updates. Who reads a variable on a side waits for its updates alone."""
+        sides = self._branches.sides.get(node.name, ())
         through = [*node.control_inputs, *(p for p in map(producer_of, node.inputs) if p in self._skipped)]
         names = dict.fromkeys(w for name in through for w in self._skipped.get(name, [name]))
-        for handle in dict.fromkeys((*node.reads, *node.writes)):
-            for predicate, _ in self._branches.sides.get(node.name, ()):
-                before = self._needed_by(predicate)
-                names |= dict.fromkeys(n for n in self._touching.get(handle, ())
-                                       if n in before and not is_read(self._graph.nodes[n]))
+        if sides and node.op == "ReadVariableOp":
+            names = dict.fromkeys(n for name in names for n in self._updates_before(name, node))
+        for predicate, _ in sides:
+            names |= dict.fromkeys(self._updates_before(producer_of(predicate), node))
         return list(names)
 
-    def _needed_by(self, predicate: str) -> set[str]:
-        if predicate not in self._before:
-            found, stack = set[str](), [producer_of(predicate)]
+    def _updates_before(self, name: str, node: ImportedNode) -> Iterator[str]:
+        """Updates of what a node reads or updates among a node and what that needs."""
+        before = self._needed_by(name)
+        for handle in dict.fromkeys((*node.reads, *node.writes)):
+            yield from (n for n in self._touching.get(handle, ()) if n in before and not is_read(self._graph.nodes[n]))
+
+    def _needed_by(self, node: str) -> set[str]:
+        """A node and all that it needs."""
+        if node not in self._before:
+            found, stack = set[str](), [node]
             while stack:
                 name = stack.pop()
                 if name not in found:
                     found.add(name)
-                    node = self._graph.nodes[name]
-                    stack += (*map(producer_of, node.inputs), *node.control_inputs)
-            self._before[predicate] = found
-        return self._before[predicate]
+                    known = self._graph.nodes[name]
+                    stack += (*map(producer_of, known.inputs), *known.control_inputs)
+            self._before[node] = found
+        return self._before[node]
 
     def _origin(self, tensor: str) -> str:
         return self._graph.handles.get(tensor, tensor)

@@ -120,9 +120,14 @@ class StitchOp final : public tensorflow::OpKernel {
     TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
     VariableSet variables;
     TF_RETURN_IF_ERROR(FindVariables(ctx, &variables));
-    TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
     const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs(),
                           kept_ == nullptr ? nullptr : &kept_->handles()};
+    const absl::StatusOr<std::shared_ptr<const Slot>> found = LockAndFind(ctx, runtime, &variables);
+    if (absl::IsFailedPrecondition(found.status()) && variables.WantValues()) {
+      return fallback_.Fallback(call, "a variable has no value yet");
+    }
+    TF_RETURN_IF_ERROR(found.status());
+    const std::shared_ptr<const Slot>& slot = *found;
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }

@@ -76,6 +76,13 @@ class VariableSet {
     return absl::OkStatus();
   }
 
+  // Whether one has none yet, if the lock is held: a region may be the first to give it one. Its kernels cannot, since
+  // their buffers are as large as what variables hold.
+  bool WantValues() const {
+    return held_ != Held::kNone && std::any_of(variables_.begin(), variables_.end(),
+                                               [](const auto& one) { return !one->is_initialized; });
+  }
+
   // In constant time where no variable is passed twice, as is usual: train steps have hundreds.
   bool Duplicated(int index) const {
     if (mutexes_.size() == variables_.size()) return false;
