@@ -11,6 +11,7 @@ import pytest
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
 
 PROGRAM = PROGRAMS / "variables.py"
+OVERWRITTEN = PROGRAMS / "overwritten.py"
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +61,18 @@ def test_checkpoints_hold_and_bring_back_results(stitched: Run, plain: dict[str,
     assert results["restored"]
     assert results["goes_on"]
     np.testing.assert_allclose(results["checkpoint"], plain["checkpoint"], rtol=1e-5, atol=1e-6)
+
+
+def test_variables_that_are_overwritten_before_they_are_read(forked: Runner) -> None:
+    """A region holds them; where one has no value yet, TensorFlow's nodes give it one, once."""
+    plain, done = (forked(OVERWRITTEN, stitch=stitch, TF_STITCH_GUARD="0", **PRECISE) for stitch in ("", "1"))
+    assert plain.returncode == done.returncode == 0, plain.stderr[-3000:] + done.stderr[-3000:]
+    wanted, results = (json.loads(run.stdout) for run in (plain, done))
+    for name, value in wanted.items():
+        np.testing.assert_allclose(results[name], value, rtol=2e-5, atol=1e-6)
+    assert done.report is not None
+    assert done.stitched("adafactor_graph") > 100
+    assert done.stitched("first_graph") >= 3
+    fallbacks = done.report["fallbacks"]
+    assert {entry["reason"] for entry in fallbacks} == {"a variable has no value yet"}
+    assert sum(entry["count"] for entry in fallbacks) == 1

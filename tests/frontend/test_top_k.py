@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.frontend.check import check, trace, types_of_graph
 from tests.frontend.values import normal
 from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.frontend.tensorflow.legalize.top_k import LONG_ROW, MOST_ROUNDS
+from tf_stitch.frontend.tensorflow.legalize.top_k import LONG_ROW, MOST_COMPARED, MOST_ROUNDS
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
 
@@ -31,6 +31,14 @@ def test_types(dtype: str, k: int) -> None:
 @pytest.mark.parametrize("k", [1, 4, MOST_ROUNDS])
 def test_long_rows(dtype: str, length: int, k: int) -> None:
     check(lambda x: tf.math.top_k(x, k), normal((3, length), dtype), rtol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+@pytest.mark.parametrize("k", [MOST_ROUNDS + 1, MOST_COMPARED["CPU"]])
+def test_short_rows_are_sorted(dtype: str, k: int) -> None:
+    check(lambda x: tf.math.top_k(x, k), normal((2, 3, MOST_COMPARED["CPU"]), dtype), rtol=0)
+    check(lambda x: tf.math.top_k(x, k), (normal((2, 3, MOST_COMPARED["CPU"])) * 2).astype(np.int32).astype(dtype),
+          rtol=0)
 
 
 def test_index_types() -> None:

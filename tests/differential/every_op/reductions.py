@@ -83,7 +83,7 @@ def reductions() -> Iterator[Case]:
     yield Case("TopKV2", {"input": ramp((4, 23), DType.F32), "k": _number(3)}, {"sorted": False}, "without an order")
     for dtype in kernel_types("TopKV2", "T"):
         for label, x, k in (("", ramp((4, 23), dtype), 3), ("all", ramp((3, 5), dtype, 4), 5),
-                            ("one", ramp((7,), dtype), 1)):
+                            ("one", ramp((7,), dtype), 1), ("sorted", ramp((2, 3, 29), dtype, 4), 29)):
             for k_type, index in ((np.int32, "int32"), (np.int64, "int64")):
                 yield Case("TopKV2", {"input": x, "k": _number(k, k_type)}, {"index_type": index},
                            f"{dtype.value} {label} {index}", gradient=index == "int32")

@@ -237,7 +237,39 @@ def _ensure(dtype: DType) -> _Built:
     return [("", {"input": ramp((2, 3), dtype)}, {"shape": [None, 3]})]
 
 
+def _diag_part(dtype: DType) -> _Built:
+    return [(label, {"input": ramp(shape, dtype)}, {})
+            for label, shape in (("square", (2, 3, 3)), ("wide", (3, 5)), ("tall", (2, 1, 4, 2)))]
+
+
+def _diag_part_v2(dtype: DType) -> _Built:
+    other = {"k": scalar(0), "padding_value": np.asarray(7).astype(dtype.numpy)}
+    return [(label, {**inputs, **other}, {}) for label, inputs, _ in _diag_part(dtype)]
+
+
+def _diag(dtype: DType) -> _Built:
+    return [(label, {"diagonal": ramp(shape, dtype)}, {}) for label, shape in (("", (4,)), ("batch", (2, 1, 3)))]
+
+
+def _diag_v2(dtype: DType) -> _Built:
+    other = {"k": ints(0, 0), "num_rows": scalar(-1), "num_cols": scalar(-1),
+             "padding_value": np.asarray(7).astype(dtype.numpy)}
+    return [(label, {**inputs, **other}, {}) for label, inputs, _ in _diag(dtype)]
+
+
+def _set_diag(dtype: DType) -> _Built:
+    return [(label, {"input": ramp(shape, dtype), "diagonal": ramp((*shape[:-2], min(shape[-2:])), dtype, 5)}, {})
+            for label, shape in (("square", (2, 3, 3)), ("wide", (3, 5)), ("tall", (2, 1, 4, 2)))]
+
+
+def _set_diag_v2(dtype: DType) -> _Built:
+    return [(label, {**inputs, "k": scalar(0)}, {}) for label, inputs, _ in _set_diag(dtype)]
+
+
 _MOVEMENT: dict[str, Any] = {
+    "MatrixDiagPart": _diag_part, "MatrixDiagPartV2": _diag_part_v2, "MatrixDiagPartV3": _diag_part_v2,
+    "MatrixDiag": _diag, "MatrixDiagV2": _diag_v2, "MatrixDiagV3": _diag_v2,
+    "MatrixSetDiag": _set_diag, "MatrixSetDiagV2": _set_diag_v2, "MatrixSetDiagV3": _set_diag_v2,
     "Transpose": _axes, "ConjugateTranspose": _axes, "ConcatV2": _concat, "Concat": _concat_v1, "Pack": _pack,
     "Unpack": _unpack, "Split": _split, "SplitV": _split_v, "Pad": _pad, "PadV2": _pad_v2, "Tile": _tile,
     "Slice": _slice, "XlaDynamicSlice": _dynamic_slice, "XlaDynamicUpdateSlice": _dynamic_update_slice,

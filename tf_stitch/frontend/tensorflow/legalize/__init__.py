@@ -9,6 +9,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     blocks,
     constants,
     convolutions,
+    diagonals,
     dynamic_slices,
     indexing,
     losses,
@@ -28,6 +29,6 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, blocks, constants, convolutions, dynamic_slices, indexing,
+FAMILIES = (activations, barriers, batch_norm, bias, binary, blocks, constants, convolutions, diagonals, dynamic_slices, indexing,
             losses, matmuls, movement, optimizers, pooling, random, reductions, resizing, reverse, sampling, scatters,
             shapes, top_k, unary, variables)

@@ -87,7 +87,8 @@ def _with_batch(ctx: NodeContext, x: Node, batch: Shape) -> Node:
 
 @legalize("Einsum", library=True)
 def einsum(ctx: NodeContext) -> Node:
-    """Two operands whose labels are batch, contracted or free: one matmul between transposes."""
+    """Two operands whose labels are batch, contracted or free: one matmul between transposes. What one operand alone
+    has and the result has not is summed before."""
     equation = ctx.attrs.string("equation").replace(" ", "")
     if equation.count(",") != 1:
         raise UnsupportedError(f"Einsum {equation}")
@@ -97,11 +98,13 @@ def einsum(ctx: NodeContext) -> Node:
         raise UnsupportedError(f"Einsum {equation}")
     if len(left) != x.type.rank or len(right) != y.type.rank:
         raise UnsupportedError(f"Einsum {equation} of {x.type} and {y.type}")
+    x, left = _summed_alone(ctx, x, left, right + result)
+    y, right = _summed_alone(ctx, y, right, left + result)
     batch = [c for c in left if c in right and c in result]
     summed = [c for c in left if c in right and c not in result]
     rows, cols = [c for c in left if c not in right], [c for c in right if c not in left]
-    if any(c not in result for c in (*rows, *cols)) or not set(result) <= {*left, *right}:
-        raise UnsupportedError(f"Einsum {equation} sums a label of one operand alone")
+    if not set(result) <= {*left, *right}:
+        raise UnsupportedError(f"Einsum {equation}")
     size: dict[str, Dim] = {**dict(zip(right, y.type.shape, strict=True)), **dict(zip(left, x.type.shape, strict=True))}
     a, transpose_a = _matrices(ctx, x, left, (batch, rows, summed), size, "a")
     b, transpose_b = _matrices(ctx, y, right, (batch, summed, cols), size, "b")
@@ -109,6 +112,12 @@ def einsum(ctx: NodeContext) -> Node:
     order = [*batch, *rows, *cols]
     whole = ctx.b.reshape(out, tuple(size[c] for c in order))
     return ctx.b.transpose(whole, [order.index(c) for c in result])
+
+
+def _summed_alone(ctx: NodeContext, x: Node, labels: str, elsewhere: str) -> tuple[Node, str]:
+    """An operand without the axes whose labels are nowhere else."""
+    axes = [axis for axis, label in enumerate(labels) if label not in elsewhere]
+    return (ctx.b.sum(x, axes) if axes else x), "".join(c for c in labels if c in elsewhere)
 
 
 def _labels(equation: str, x: Shape, y: Shape) -> tuple[str, str, str]:
