@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODES = ("train", "infer")
 BATCH = 2
 
-_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py and models/language.py; all by default")
+_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py, language.py and kinds; all by default")
 _MODES = flags.DEFINE_list("modes", list(MODES), "train, infer")
 _POLICIES = flags.DEFINE_list("policies", ["float32", "mixed_bfloat16"], "of element types")
 _SIZE = flags.DEFINE_integer("size", 64, "height and width of the images of models/vision.py")
@@ -38,25 +38,25 @@ def traced(name: str, mode: str, policy: str, size: int) -> Any:
     import tensorflow as tf
     from keras.src.backend.tensorflow import nn
 
-    from models import language, vision
+    from models import kinds, language, vision
     from tf_stitch.plugin.keras_convolutions import without_xla
 
     nn.conv = without_xla(nn, lambda x: True)  # as on a GPU
     keras.mixed_precision.set_global_policy(policy)
-    network = (language.build(name, language.SMALL[name]) if name in language.NAMES
-               else vision.build(name, size, classes=10))
-    wanted, *given = (tf.TensorSpec((BATCH, *x.shape[1:]), x.dtype) for x in network.batch(1))
+    network: Any = (language.build(name, language.SMALL[name]) if name in language.NAMES
+                    else kinds.build(name, small=True) if name in kinds.NAMES else vision.build(name, size, classes=10))
+    wanted, *given = (tf.TensorSpec(x.shape, x.dtype) for x in network.batch(BATCH))
     step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
     return step.get_concrete_function(*((wanted, *given) if mode == "train" else given))
 
 
 def main(_: Sequence[str]) -> None:
-    from models import language, vision
+    from models import kinds, language, vision
     from tf_stitch.graph.pipeline import find_regions
     from tf_stitch.jit.collector import collector_paused
     from tools.benchmark.gpu_regions import counted, state_of
 
-    for name in _NETWORKS.value or (*vision.NAMES, *language.NAMES):
+    for name in _NETWORKS.value or (*vision.NAMES, *language.NAMES, *kinds.NAMES):
         for policy in _POLICIES.value:
             for mode in _MODES.value:
                 state, options = state_of(traced(name, mode, policy, _SIZE.value))

@@ -1,5 +1,5 @@
-"""Networks of models/language.py and models/vision.py train and answer as TensorFlow has them do, in float32 and in
-halves. They run on a GPU where TensorFlow sees one, by the same command."""
+"""Networks of models/language.py, models/vision.py and models/kinds train and answer as TensorFlow has them do, in
+float32 and in halves. They run on a GPU where TensorFlow sees one, by the same command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import language, vision
+from models import kinds, language, vision
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner
 from tests.support.tiers import each_commit
 
@@ -36,9 +36,13 @@ class Case:
         return f"{'-'.join(self.names)}-{self.policy}"
 
 
+KINDS = ("SpectralGAN", "LoRA", "TabNet")
+"""That are run at each commit: with branches, variables that are overwritten unread, and sorted rows."""
 FIRST = [Case(language.NAMES, "float32"), Case(("GPT2", "ViT"), "mixed_bfloat16"),
-         *(Case((name,), "float32") for name in ("UNet", "MobileNetV3Large"))]
-CASES = [*FIRST, Case(("BERT",), "mixed_float16"),
+         *(Case((name,), "float32") for name in ("UNet", "MobileNetV3Large")),
+         Case(KINDS, "float32")]
+OTHERS = tuple(name for name in kinds.NAMES if name not in KINDS)
+CASES = [*FIRST, Case(("BERT",), "mixed_float16"), Case(OTHERS, "float32"), Case(kinds.NAMES, "mixed_bfloat16"),
          *(case for name in vision.NAMES for policy in ("float32", "mixed_bfloat16")
            if (case := Case((name,), policy)) not in FIRST)]
 
@@ -81,5 +85,5 @@ def test_every_network_is_here() -> None:
     """In float32; those of images, GPT-2, BERT and ViT in halves, too."""
     whole, halves = ({name for case in CASES if (case.policy == "float32") is of_whole for name in case.names}
                      for of_whole in (True, False))
-    assert whole == {*language.NAMES, *vision.NAMES}
-    assert halves == {*vision.NAMES, "GPT2", "BERT", "ViT"}
+    assert whole == {*language.NAMES, *vision.NAMES, *kinds.NAMES}
+    assert halves == {*vision.NAMES, *kinds.NAMES, "GPT2", "BERT", "ViT"}

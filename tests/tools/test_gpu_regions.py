@@ -1,4 +1,4 @@
-"""Steps of small networks of images, of sequences, and of transformers are one region each on an H200."""
+"""Steps of small networks of images, of sequences, transformers and other kinds are one region each on an H200."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import tensorflow as tf
 from keras import layers
 from keras.src.backend.tensorflow import nn
 
-from models import language, lstm
+from models import kinds, language, lstm
 from models.unet import unet
 from models.vision import network as network_of
+from tests.support.tiers import each_commit
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.plugin.keras_convolutions import without_xla
@@ -102,6 +103,15 @@ def test_one_region(name: str, mode: str) -> None:
 def test_a_train_step_of_a_transformer(name: str) -> None:
     network = language.build(name, language.SMALL[name])
     given = [tf.TensorSpec((4, *x.shape[1:]), x.dtype) for x in network.batch(1)]
+    count = counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
+    assert (count.regions, dict(count.left_out)) == (1, {})
+
+
+@pytest.mark.parametrize("name", each_commit(["SpectralGAN", "LoRA", "TabNet"], kinds.NAMES))
+def test_a_train_step_of_another_kind(name: str) -> None:
+    """Branches, diagonals, sorted rows and variables that are overwritten unread among them."""
+    network = kinds.build(name, small=True)
+    given = [tf.TensorSpec(x.shape, x.dtype) for x in network.batch(2)]
     count = counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
     assert (count.regions, dict(count.left_out)) == (1, {})
 

@@ -13,7 +13,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from models import language, lstm, vision
+from models import kinds, language, lstm, vision
 from models.network import Network
 from tools import network_benchmark
 from tools.benchmark import network_worker
@@ -106,7 +106,8 @@ def test_a_worker_tells_the_peak_since_it_was_last_asked(monkeypatch: pytest.Mon
 
 def test_there_are_such_networks() -> None:
     for case in CASES.values():
-        assert case.network in (vision.NAMES if case.size else (*language.NAMES, *lstm.NAMES))
+        assert case.network in (vision.NAMES if case.size else (*language.NAMES, *lstm.NAMES, *kinds.NAMES))
+    assert {case.network for case in CASES.values() if case.mode == "train"} >= set(kinds.NAMES)
     assert set(HAVE) <= {case.network for case in CASES.values()}
 
 

@@ -53,8 +53,11 @@ def optimized(concrete: Any) -> Any:
             _become_variable(node, get_resource_handle_data(handles[node.name]).shape_and_type[0])
     devices = [device_properties_pb2.NamedDevice(name=_PLACE.format(kind.type), properties=kind)
                for kind in (host, gpu)]
-    return tf_optimizer.OptimizeGraph(config_pb2.ConfigProto(), meta, verbose=False,
-                                      cluster=cluster.Cluster(devices=devices))
+    found = tf_optimizer.OptimizeGraph(config_pb2.ConfigProto(), meta, verbose=False,
+                                       cluster=cluster.Cluster(devices=devices))
+    for node in found.node:  # of a call that the optimizer inlined; where there is a GPU it finds calls inlined
+        node.device = node.device or _PLACE.format("GPU")
+    return found
 
 
 def _become_variable(node: Any, variable: Any) -> None:

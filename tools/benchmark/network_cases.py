@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class NetworkCase(NamedTuple):
-    """A network of models/vision.py, models/language.py or models/lstm.py.
+    """A network of models/vision.py, models/language.py, models/lstm.py or models/kinds.
 
     Attributes:
         mode: train, infer, backward (the loss and its gradients, without an optimizer).
@@ -67,4 +67,15 @@ CASES = {
        for name, network in {"lstm": "LSTM", "lstm_cudnn": "LSTMByCuDNN"}.items() for mode in ("infer", "backward")},
     **{f"{name}_train": NetworkCase(network, "train", 32, "float32", 0)
        for name, network in {"lstm_language": "LSTMLanguage", "lstm_language_cudnn": "LSTMLanguageByCuDNN"}.items()},
+    "swin_train": NetworkCase("Swin", "train", 32, size=0),
+    "swin_infer": NetworkCase("Swin", "infer", 32, size=0),
+    "deeplab_train": NetworkCase("DeepLab", "train", 16, "float32", 0),
+    "dit_train": NetworkCase("DiT", "train", 32, size=0),
+    "spectral_gan_train": NetworkCase("SpectralGAN", "train", 64, "float32", 0),
+    "conformer_train": NetworkCase("Conformer", "train", 16, size=0),
+    "conformer_infer": NetworkCase("Conformer", "infer", 16, size=0),
+    "wavenet_train": NetworkCase("WaveNet", "train", 8, "float32", 0),
+    "lora_train": NetworkCase("LoRA", "train", 8, size=0),
+    "tabnet_train": NetworkCase("TabNet", "train", 4096, "float32", 0),
+    "graph_net_train": NetworkCase("GraphNet", "train", 8, "float32", 0),
 }

@@ -20,12 +20,13 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     import numpy as np
     import tensorflow as tf
 
-    from models import language, lstm, vision
+    from models import kinds, language, lstm, vision
 
     name, mode, batch, policy, size = CASES[case]
     keras.utils.set_random_seed(0)
     keras.mixed_precision.set_global_policy(policy)
-    network = vision.build(name, size) if size else (lstm if name in lstm.NAMES else language).build(name)
+    others: Any = next(module for module in (language, lstm, kinds) if size or name in module.NAMES)
+    network: Any = vision.build(name, size) if size else others.build(name)
     wanted, *given = map(tf.constant, network.batch(batch))
     step = tf.function(getattr(network, mode), autograph=False, jit_compile=True if backend == "xla" else None)
     arguments = given if mode == "infer" else (wanted, *given)

@@ -87,7 +87,8 @@ def matmuls() -> Iterator[Case]:
                            f"{dtype.value} broadcast", **close)
     for dtype in kernel_types("Einsum", "T"):
         for equation, left, right in (("ij,jk->ik", (3, 4), (4, 2)), ("bij,bkj->bki", (2, 3, 4), (2, 5, 4)),
-                                      ("...i,ij->...j", (2, 3, 4), (4, 5)), ("bijc,zjd->bidz", (2, 3, 4, 2), (1, 4, 5))):
+                                      ("...i,ij->...j", (2, 3, 4), (4, 5)),
+                                      ("bijc,zjd->bidz", (2, 3, 4, 2), (1, 4, 5))):
             yield Case("Einsum", {"inputs": [ramp(left, dtype), ramp(right, dtype, 3)]}, {"equation": equation},
                        f"{dtype.value} {equation}", **close)
     for dtype in kernel_types("_FusedMatMul", "T"):

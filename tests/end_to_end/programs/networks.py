@@ -1,5 +1,5 @@
-"""What small networks of models/language.py and models/vision.py answer, and what training does, as JSON: of those of
-images the loss before a step and how far it moves weights, of the others losses of three steps.
+"""What small networks of models/language.py, models/vision.py and models/kinds answer, and what training does, as
+JSON: of those of vision.py the loss before a step and how far it moves weights, of the others losses of three steps.
 
 Usage: networks.py POLICY NAME...
 """
@@ -14,8 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from models import language, vision
-from models.network import Network
+from models import kinds, language, vision
 
 CLASSES = 10
 SIZES, BATCHES = {"UNet": 32}, {"UNet": 4, **dict.fromkeys(language.NAMES, 4)}
@@ -23,9 +22,11 @@ SIZES, BATCHES = {"UNet": 32}, {"UNet": 4, **dict.fromkeys(language.NAMES, 4)}
 32 numbers of a channel at least. With few they amplify roundings, and so does every step of gradient descent."""
 
 
-def build(name: str) -> Network:
+def build(name: str) -> Any:
     if name in vision.NAMES:
         return vision.build(name, SIZES.get(name, 64), CLASSES)
+    if name in kinds.NAMES:
+        return kinds.build(name, small=True)
     return language.build(name, language.SMALL[name])
 
 

@@ -29,6 +29,6 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, blocks, constants, convolutions, diagonals, dynamic_slices, indexing,
-            losses, matmuls, movement, optimizers, pooling, random, reductions, resizing, reverse, sampling, scatters,
-            shapes, top_k, unary, variables)
+FAMILIES = (activations, barriers, batch_norm, bias, binary, blocks, constants, convolutions, diagonals, dynamic_slices,
+            indexing, losses, matmuls, movement, optimizers, pooling, random, reductions, resizing, reverse, sampling,
+            scatters, shapes, top_k, unary, variables)
