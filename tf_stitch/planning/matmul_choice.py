@@ -15,10 +15,10 @@ from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US, NEARLY_US = 0.5, 0.1
 """Predicted gains below the first are noise: the call stays. So are differences between gains below the second."""
-MOST_TAKEN_FROM = 64
+MOST_TAKEN_FROM, MOST_LEFT = 64, 16
 """Nodes of a kernel before a call, or made of its results in one behind it, beyond which none is taken: cells have half
 as many. Where all steps are cut out of one tensor, or become one, there are hundreds, and what is left of them would be
-compiled for each step."""
+compiled for each step. The second: of a kernel that calls may take from once more."""
 
 
 class Stitching(Enum):
@@ -78,8 +78,9 @@ class MatmulChoice:
         for group in order:  # those beside which one seemed to wait longer that stayed a call, or took something else
             if group in wanted and not self._waits_less(group, depths, self._calls - wanted) and self._stitch(group):
                 again.append(group)
+        others = self._calls | {group for group, members in enumerate(self._groups) if len(members) > MOST_LEFT}
         for group in reversed(again):  # what a cell reads that was computed for it alone, and then what that leaves
-            self._stitch(group, self._calls)
+            self._stitch(group, others)
         return [tuple(sorted(group)) for group in self._groups if group]
 
     def _depth(self, group: int, depths: Mapping[int, int]) -> int:
@@ -114,10 +115,10 @@ class MatmulChoice:
         """Takes what gains most, or all that there is; whether there was something.
 
         Args:
-            but: once more, behind others; of these groups nothing is taken that reads the call's results. Of choices
-                that gain as much, nearly, that which takes most: what is left may go to another call.
+            but: once more, of other groups than these. Of choices that gain as much, nearly, that which takes most:
+                what is left may go to another call.
         """
-        found = [*self._choices(call, but), *self._divisions(call)]
+        found = [*self._choices(call, but), *(() if but else self._divisions(call))]
         choices = [(gain, changed) for changed in found if (gain := self._gain(changed)) is not None]
         every = self._which is Stitching.ALL
         choices = [(len(changed[call]) if every else gain, changed) for gain, changed in choices
@@ -136,7 +137,7 @@ class MatmulChoice:
 
     def _choices(self, call: int, but: Collection[int]) -> Iterator[Mapping[int, Positions]]:
         """Groups that change, and what they become: with operands, with what follows, with both."""
-        before = list(self._producers(call))
+        before = list(self._producers(call, but))
         every = {g: members for one in before for g, members in one.items()}
         producers = [{}, *before, *([every] if len(before) > 1 else [])]
         for taken in producers:
@@ -160,10 +161,10 @@ class MatmulChoice:
                 if all(self._is_stitched(sorted(members)) for members in changed.values()):
                     yield {group: rest, **changed}
 
-    def _producers(self, call: int) -> Iterator[Mapping[int, Positions]]:
+    def _producers(self, call: int, but: Collection[int]) -> Iterator[Mapping[int, Positions]]:
         """Of each kernel what it computes element by element for the call alone."""
         found = {self._home[p] for member in self._groups[call] for p in self._needs[member]} - {call}
-        for group in sorted(group for group in found if len(self._groups[group]) <= MOST_TAKEN_FROM):
+        for group in sorted(g for g in found.difference(but) if len(self._groups[g]) <= MOST_TAKEN_FROM):
             inside = set(self._groups[call])
             for p in sorted(self._groups[group], reverse=True):
                 alone = self._work[p] not in self._facts.wanted and all(user in inside for user in self._users[p])
