@@ -83,7 +83,7 @@ UNLIKE = {"whole clusters": (1024, 40), "blocks left over": (1000, 41)}
 
 def unlike(columns: int, rows: int) -> TensorGraph:
     """A matmul whose blocks are in clusters, of much memory, and two others whose are not, of less and of none."""
-    add = B.add(B.input("a:0", DType.F32, (rows, 256)), B.input("b:0", DType.F32, (rows, 256)))
+    add = B.add(*(B.input(f"{name}:0", DType.I32, (rows, 256)) for name in "ab"))  # beyond the end: other than zones
     return region("unlike", [product(32, 256, columns), product(16, 768, 768), add])
 
 

@@ -7,7 +7,6 @@ from enum import Enum
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
-from tf_stitch.ir.op_attrs import SliceAttrs
 from tf_stitch.planning.group_order import GroupOrder, Positions
 from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.stitch_plan import Pattern, between, is_large_matmul, make_pattern
@@ -185,13 +184,11 @@ class MatmulChoice:
                 if all(q in inside for q in own) and self._is_stitched((*inside, p)):
                     inside.add(p)
                     taken.append(p)
-            cut = next((i for i, p in enumerate(taken) if isinstance(self._work[p].attrs, SliceAttrs)), 0)
-            for part in (taken, taken[:cut]):  # what is needed whole cannot be cut in the kernel, too
-                while part and not any(user not in self._groups[call] for user in self._users[part[-1]]) \
-                        and self._work[part[-1]] not in self._facts.wanted:
-                    part = part[:-1]
-                if part:
-                    yield {group: frozenset(part)}
+            while taken and not any(user not in self._groups[call] for user in self._users[taken[-1]]) \
+                    and self._work[taken[-1]] not in self._facts.wanted:
+                taken.pop()
+            if taken:
+                yield {group: frozenset(taken)}
 
     def _made_of(self, call: int, group: int) -> list[int]:
         """Of a kernel what is made of a call's results, and what that is made of besides, in order. A kernel may have
