@@ -67,10 +67,10 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_float8.optimize_graphs_of_e5m2()
         partial_runs.leave_alone()
         interrupted_calls.are_interrupts()
-        known_optionals.answer_at_once()
         if config.short_calls:
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)
+        known_optionals.answer_at_once()  # also of copies that hold their variables
 
 
 def current_session() -> Session | None:
