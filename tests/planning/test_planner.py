@@ -296,3 +296,33 @@ def test_a_node_takes_few_calls_of_functions(kind: str, most: int) -> None:
         plan = plan_region(graph, made_up_times.MadeUpTimes(), LIBRARIES, PlanOptions())
     calls = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
     assert calls < most * len(plannable(graph, plan.free)), "404 and 330 where every node asked every library"
+
+
+def sparsemax(rows: int, columns: int) -> TensorGraph:
+    """Sorted by ranks, summed up from the largest, cut off: patterns that look well and are no kernels."""
+    b, i32 = Builder(), DType.I32
+    x = b.op(K.TANH, b.input("x:0", F32, (rows, columns)))
+    before = b.op(K.GREATER, b.reshape(x, (rows, 1, columns)), b.reshape(x, (rows, columns, 1)))
+    rank = b.reshape(b.sum(b.cast(before, i32), [2]), (rows, 1, columns))
+    place = b.sum(b.select(b.op(K.EQUAL, rank, b.iota((1, columns, 1), 1, i32)), b.iota((1, 1, columns), 2, i32),
+                           b.constant(0, i32)), [2])
+    at = b.add(place, b.mul(b.iota((rows, 1), 0, i32), b.constant(columns, i32)))
+    ordered = b.op(K.GATHER, b.reshape(x, (rows * columns,)), at)
+    count = b.cast(b.add(b.iota((1, columns), 1, i32), b.constant(1, i32)), F32)
+    sums = b.cumsum(ordered, exclusive=False, reverse=False)
+    inside = b.cast(b.op(K.GREATER, b.mul(count, ordered), sums), F32)
+    size = b.sum(inside, [1])
+    least = b.op(K.DIV, b.sum(b.mul(inside, ordered), [1]), size)
+    return region("sparsemax", [b.op(K.MAXIMUM, b.sub(x, b.reshape(least, (rows, 1))), b.scalar_like(0, x))])
+
+
+def test_what_estimates_lead_to_is_no_kernel_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def split(plan: StitchPlan, pattern: Pattern) -> list[Pattern]:
+        raise AssertionError(f"{pattern} is no kernel")
+
+    monkeypatch.setattr(StitchPlan, "split", split)
+    graph = sparsemax(256, 64)
+    made = compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(careful=0)))
+    careful = compile_region(graph, *keys_of(graph), CompileOptions(H200))
+    assert not planned_with_care(made)
+    assert len(made.kernels) <= len(careful.kernels) + 2

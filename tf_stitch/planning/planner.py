@@ -54,7 +54,8 @@ class PlanOptions:
     Attributes:
         solver: "ilp" or "greedy".
         seconds: limit of one part's integer programs.
-        rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
+        rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed, but
+            for patterns that are no kernels.
         singles: nodes of a part that are timed exactly, to scale the estimates.
         barriers: GPU: kernels may be fused by grid barriers (compiler/cooperative_fusion.py).
         nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
@@ -233,7 +234,21 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         bound = choice.bound
         choice, greedy = solve(exact_only=True)
         choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
-    return _covering(part, choice, greedy, _sets(masks), options)
+    plan = _covering(part, choice, greedy, _sets(masks), options)
+    return plan if options.rounds else _repaired(part, plan, options)
+
+
+def _repaired(part: Part, plan: PartPlan, options: PlanOptions) -> PartPlan:
+    """A plan by estimates without patterns that turn out to be no kernels: what is in one of them is planned by itself,
+    by exact times. It would become a kernel for each node."""
+    careful = replace(options, rounds=PlanOptions.rounds, singles=PlanOptions.singles)
+    groups: list[tuple[int, ...]] = []
+    for group in plan.groups:
+        if len(group) == 1 or part.exact(sum(1 << i for i in group)) is not None:
+            groups.append(group)
+            continue
+        groups += [tuple(group[i] for i in own) for own in plan_part(part.within(group), careful).groups]
+    return PartPlan(groups, replace(plan.report, kernels=len(groups)))
 
 
 def _sets(masks: Sequence[int]) -> tuple[frozenset[int], ...]:

@@ -13,6 +13,18 @@ CACHE = "tests/runtime/test_kernel_cache.py"
 
 MUTANTS = (
     # planning
+    Mutant("patterns that are no kernels are believed", "tf_stitch/planning/planner.py",
+           "    return plan if options.rounds else _repaired(part, plan, options)\n",
+           "    return plan\n",
+           ("tests/planning/test_planner.py::test_what_estimates_lead_to_is_no_kernel_for_each_node",)),
+    Mutant("an Optional that may be empty is taken for full", "tf_stitch/plugin/known_optionals.py",
+           "return bool(op.type == \"OptionalFromValue\")",
+           "return True",
+           ("tests/plugin/test_known_optionals.py",)),
+    Mutant("vectors that sizes are made of come to regions", "tf_stitch/graph/host_memory.py",
+           "or (node.name in kept and any(map(_is_integers, values))):",
+           "or False:",
+           ("tests/graph/test_host_memory.py",)),
     Mutant("a node waits for nothing behind nodes that have no kernel", "tf_stitch/planning/dependence.py",
            "found.update(dict.fromkeys(behind[operand]))",
            "pass",
