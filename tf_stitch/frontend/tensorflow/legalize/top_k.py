@@ -35,7 +35,7 @@ LONG_ROW = 1024
 """Elements from which a row is cut in chunks (k = 4, 64 rows of 1000 as they are: 22 us, of 1024 in chunks: 15)."""
 MOST_COMPARED = {"CPU": 64, "GPU": 512}
 """Elements of a row each of which is compared with each other, by device type, where k is more than MOST_ROUNDS. The
-work is that of its square; TensorFlow sorts rows of 64 on a core as fast, rows of 256 faster."""
+work is that of its square. The numbers are assumed: nothing was timed."""
 _DTYPES = (DType.F16, DType.BF16, DType.F32, DType.I32)
 _I32 = np.iinfo(np.int32)
 
