@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.data.ops import optional_ops
 from tensorflow.python.data.ops.optional_ops import _OptionalImpl
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
@@ -67,3 +68,11 @@ def test_within_a_function_it_is_an_op(asked: list[object]) -> None:
     graph = tf.function(lambda: known.has_value()).get_concrete_function().graph
     assert "OptionalHasValue" in {op.type for op in graph.get_operations()}
     assert asked == [known]
+
+
+def test_another_tensorflow_asks_as_before(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delattr(optional_ops, "_OptionalImpl")
+    call = ConcreteFunction._call_flat
+    known_optionals.answer_at_once()
+    assert ConcreteFunction._call_flat is call
+    assert "Optionals of an unknown kind" in capsys.readouterr().err

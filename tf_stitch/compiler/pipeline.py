@@ -240,8 +240,8 @@ def _footprint(graph: TensorGraph) -> int:
 
 
 def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
-    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate, or for another size,
-    and turns out to be no kernel and no call is split into its nodes.
+    """The kernels and library calls of a plan, in order. A pattern that was planned for another size, and turns out
+    to be no kernel and no call, is split into its nodes.
 
     Raises:
         ScheduleError: a node that no kernel family takes.

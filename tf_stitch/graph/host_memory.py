@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.ir.dtypes import DType
@@ -41,15 +41,13 @@ def _kept(imported: ImportedGraph, found: Set[str]) -> Set[str]:
     """Of nodes with results in host memory those that make sizes, and vectors that sizes are made of: a region would
     hand these out for them."""
     kept: set[str] = set()
+    read: set[str] = set()  # by nodes that are kept
     for node in reversed(imported.nodes.values()):
-        if node.name not in found:
-            continue
         values = [value for value in node.outputs if value is not None]
-        if any(_is_size(value) for value in values) or (node.name in kept and any(map(_is_integers, values))):
-            kept.update((node.name, *(tensor.rpartition(":")[0] for tensor in node.inputs)))
-        else:
-            kept.discard(node.name)
-    return kept & found
+        if node.name in found and any(_is_integers(v) if node.name in read else _is_size(v) for v in values):
+            kept.add(node.name)
+            read.update(producer_of(tensor) for tensor in node.inputs)
+    return kept
 
 
 def _is_size(value: Node) -> bool:

@@ -24,7 +24,7 @@ from tf_stitch.planning.epilogues import Epilogues
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.matmul_choice import MatmulChoice, Stitching
 from tf_stitch.planning.merging import MergeOptions
-from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits
+from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits, mask_of
 from tf_stitch.planning.selection import Choice, Selection
 from tf_stitch.planning.solver_report import SolverReport
 from tf_stitch.planning.stitch_plan import (
@@ -244,7 +244,7 @@ def _repaired(part: Part, plan: PartPlan, options: PlanOptions) -> PartPlan:
     careful = replace(options, rounds=PlanOptions.rounds, singles=PlanOptions.singles)
     groups: list[tuple[int, ...]] = []
     for group in plan.groups:
-        if len(group) == 1 or part.exact(sum(1 << i for i in group)) is not None:
+        if len(group) == 1 or part.exact(mask_of(group)) is not None:
             groups.append(group)
             continue
         groups += [tuple(group[i] for i in own) for own in plan_part(part.within(group), careful).groups]

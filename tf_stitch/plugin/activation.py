@@ -70,7 +70,7 @@ def enable(config: StitchConfig | None = None) -> None:
         if config.short_calls:
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)
-        known_optionals.answer_at_once()  # also of copies that hold their variables
+        known_optionals.answer_at_once()  # behind what makes copies that hold variables
 
 
 def current_session() -> Session | None:
