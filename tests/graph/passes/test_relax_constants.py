@@ -50,6 +50,15 @@ def test_so_do_users_of_axes_in_another_layout() -> None:
                      "g": ["m", "n", "o:0", "^x", "^z"]}
 
 
+def test_so_do_users_of_what_is_computed_of_constants_alone() -> None:
+    """Of a shape that a branch was given, once it is a constant: how many rows a gradient has."""
+    after = inputs_after(("rows", "StridedSlice", ["shape", "zero", "one", "one", "^pred"]), ("shape", "Identity", ["c"]),
+                         ("c", "Const", ["^x"]), ("zero", "Const", []), ("one", "Const", []), ("x", "Relu", ["y"]),
+                         ("sum", "UnsortedSegmentSum", ["x", "i", "rows"]))
+    assert after == {"rows": ["shape", "zero", "one", "one"], "shape": ["c"], "c": [], "zero": [], "one": [],
+                     "x": ["y"], "sum": ["x", "i", "rows", "^x", "^pred"]}
+
+
 def test_who_waits_for_a_shape_waits_for_the_tensor() -> None:
     after = inputs_after(("x", "Relu", ["y"]), ("s", "ShapeN", ["x", "w:0", "^v"]), ("c", "Const", ["^s"]),
                          ("g", "Conv2DBackpropInput", ["c", "x", "x"]), ("h", "Reshape", ["x", "s:1", "^s"]),

@@ -57,6 +57,12 @@ def _identity(ctx: NodeContext) -> list[StaticValue | None]:
     return [ctx.static(0)]
 
 
+@static_rule("Switch")
+def _switch(ctx: NodeContext) -> list[StaticValue | None]:
+    """Of a branch; what a loop goes round with is not known."""
+    return [ctx.static(0)] * 2
+
+
 @static_rule("Cast")
 def _cast(ctx: NodeContext) -> list[StaticValue | None]:
     dtype = ctx.output_specs[0].dtype

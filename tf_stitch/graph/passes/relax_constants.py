@@ -13,7 +13,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult
 
-_AS_CONSTANT = ("DataFormatDimMap", "DataFormatVecPermute")
+_AS_CONSTANT = frozenset({"DataFormatDimMap", "DataFormatVecPermute"})
 """What the layout optimizer makes of constants."""
 _SHAPES = ("Shape", "ShapeN", "Rank", "Size")
 _OF_SIZES = frozenset({"AddV2", "Cast", "ConcatV2", "ExpandDims", "Fill", "GatherV2", "Identity", "Maximum", "Minimum",
@@ -86,22 +86,29 @@ def _left_behind(state: GraphState, maybe_dead: set[str]) -> set[str]:
 
 def _sizes(graph_def: GraphDef, maybe_dead: set[str]) -> set[str]:
     """Shapes, and what is computed of them and of constants alone."""
+    constants = {node.name for node in graph_def.node if node.op == "Const"}
+    shapes = {node.name for node in graph_def.node if node.op in _SHAPES and node.name not in maybe_dead}
+    return set(_computed_of(graph_def, shapes, _OF_SIZES, constants, maybe_dead))
+
+
+def _computed_of(graph_def: GraphDef, roots: set[str], ops: frozenset[str], known: set[str], maybe_dead: set[str]
+                 ) -> list[str]:
+    """`roots`, and what some ops compute of them, and of what is known besides, alone; in an order in which they can."""
     data = {node.name: [producer_of(source) for source in node.input if not source.startswith("^")]
             for node in graph_def.node}
-    constants = {node.name for node in graph_def.node if node.op == "Const"}
     followers: dict[str, list[str]] = {}
     for node in graph_def.node:
-        if node.op in _OF_SIZES and node.name not in maybe_dead:
+        if node.op in ops and node.name not in maybe_dead:
             for name in data[node.name]:
                 followers.setdefault(name, []).append(node.name)
-    found = {node.name for node in graph_def.node if node.op in _SHAPES and node.name not in maybe_dead}
-    pending = list(found)
+    found = dict.fromkeys(roots)
+    pending = list(roots)
     while pending:
         for name in followers.get(pending.pop(), ()):
-            if name not in found and all(source in found or source in constants for source in data[name]):
-                found.add(name)
+            if name not in found and all(source in found or source in known for source in data[name]):
+                found[name] = None
                 pending.append(name)
-    return found
+    return list(found)
 
 
 def _behind_branches(graph_def: GraphDef) -> set[str]:
@@ -120,12 +127,11 @@ def _behind_branches(graph_def: GraphDef) -> set[str]:
 
 
 def _waits(graph_def: GraphDef, maybe_dead: set[str]) -> dict[str, list[str]]:
-    """Control inputs of constants, and of what is as good as one: what such a node waits for."""
-    waits = {node.name: list(node.input) for node in graph_def.node
-             if node.op == "Const" and node.name not in maybe_dead}
-    for node in graph_def.node:
-        data = [producer_of(source) for source in node.input if not source.startswith("^")]
-        if node.op in _AS_CONSTANT and node.name not in maybe_dead and all(name in waits for name in data):
-            controls = [source for source in node.input if source.startswith("^")]
-            waits[node.name] = [*(f"^{name}" for name in data if waits[name]), *controls]
+    """Control inputs of constants, and of what is computed of them alone: what such a node waits for."""
+    nodes = {node.name: node for node in graph_def.node}
+    constants = {name for name, node in nodes.items() if node.op == "Const" and name not in maybe_dead}
+    waits: dict[str, list[str]] = {}
+    for name in _computed_of(graph_def, constants, _OF_SIZES | _AS_CONSTANT, set(), maybe_dead):
+        waits[name] = [source if source.startswith("^") else f"^{producer_of(source)}" for source in nodes[name].input
+                       if source.startswith("^") or waits[producer_of(source)]]
     return {name: inputs for name, inputs in waits.items() if inputs}
