@@ -7,8 +7,6 @@ from __future__ import annotations
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
-from tensorflow.core.framework.tensor_pb2 import TensorProto
-from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.peer_copies import are_peers
@@ -45,12 +43,10 @@ def _ends(graph_def: GraphDef) -> set[str]:
 
 
 def _on_host(graph_def: GraphDef, before: NodeDef, device: str, number: int) -> str:
-    """The name of a node on a device that runs when `before` has run: an int32, which GPUs keep on the host."""
+    """The name of a node on a device that runs when `before` has run: an int32, which GPUs keep on the host. No
+    constant: TensorFlow folds those, and the control edge would be back."""
     name = f"tf_stitch_end_{number}/{before.name}"
-    there = graph_def.node.add(name=f"{name}/given", op="Const", device=before.device, input=[f"^{before.name}"])
-    there.attr["dtype"].type = types_pb2.DT_INT32
-    there.attr["value"].tensor.CopyFrom(TensorProto(dtype=types_pb2.DT_INT32, tensor_shape=TensorShapeProto(),
-                                                    int_val=[0]))
+    there = graph_def.node.add(name=f"{name}/given", op="StitchGiven", device=before.device, input=[f"^{before.name}"])
     here = graph_def.node.add(name=name, op="Identity", device=device, input=[there.name])
     here.attr["T"].type = types_pb2.DT_INT32
     return name
