@@ -255,7 +255,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_GUARD": Variable("profitability_check", "0, 1", _flag,
                                 "1 times each region against TensorFlow's ops on early calls, and keeps the faster"),
     "TF_STITCH_CALLS": Variable("short_calls", "0, 1", _flag,
-                                "1 cuts short what TensorFlow does around the kernels in each call of a function"),
+                                "1 cuts short what TensorFlow does around the kernels in each call of a function, "
+                                "and has Keras read losses on GPUs a step later"),
     "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
     "TF_STITCH_LOG": Variable("log", f"{', '.join(CHANNELS)}; several with commas between", _channels,
                               "says what goes on: kernels that are built, shapes that come, what is fused, each "

@@ -19,6 +19,7 @@ from tf_stitch.plugin import (
     keras_convolutions,
     keras_float8,
     keras_jit,
+    keras_logs,
     known_optionals,
     partial_runs,
 )
@@ -68,6 +69,7 @@ def enable(config: StitchConfig | None = None) -> None:
         partial_runs.leave_alone()
         interrupted_calls.are_interrupts()
         if config.short_calls:
+            keras_logs.hear_later_on_gpus()
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)
         known_optionals.answer_at_once()  # behind what makes copies that hold variables

@@ -1,0 +1,85 @@
+"""Keras' `fit` and `evaluate` read a step's losses for their callbacks when the next step has been asked for.
+
+With TensorFlow Keras 3 makes Python floats of each step's losses before it asks for the next step, whether a callback
+looks at them or not: the device then waits for the host's work, the host for the device's. Measured on an H200, ResNet-50
+of 32 images: 9.3 of a step's 14.5 ms were spent reading the loss, 4.8 asking for the step. Where no callback does more at
+the end of a batch than show or count, they hear of a step one step later, and of the last one before the epoch ends.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tf_stitch.plugin.post_import import after_import
+
+MODULE = "keras.src.callbacks.callback_list"
+_LATER = "_tf_stitch_later"
+"""Attribute of a list of callbacks: by the name of a method the call that is still to be made."""
+_ENDS = {"on_train_batch_end": ("on_batch_end", "on_train_batch_end"), "on_test_batch_end": ("on_test_batch_end",)}
+"""Method of the list -> those of a callback that it calls."""
+_BEFORE = ("on_epoch_end", "on_train_end", "on_test_begin", "on_test_end")
+"""What callbacks hear after all batches before it."""
+
+
+def hear_later_on_gpus() -> None:
+    """Where there is a GPU, whether Keras has been imported or will be; of other versions of Keras nothing changes."""
+    after_import(MODULE, _patch)
+
+
+def _patch(module: ModuleType) -> None:
+    import tensorflow as tf
+
+    callbacks = getattr(module, "CallbackList", None)
+    names = (*_ENDS, *_BEFORE)
+    if tf.config.list_physical_devices("GPU") and all(hasattr(callbacks, name) for name in names):
+        hear_later(callbacks)
+
+
+def hear_later(callbacks: Any) -> None:
+    """Changes Keras' class of lists of callbacks."""
+    for name in _ENDS:
+        setattr(callbacks, name, _later(getattr(callbacks, name), name))
+    for name in _BEFORE:
+        setattr(callbacks, name, _behind_all(getattr(callbacks, name)))
+
+
+def _later(end: Callable[..., None], name: str) -> Callable[..., None]:
+    @functools.wraps(end)
+    def wrapper(self: Any, batch: Any, logs: Any = None) -> None:
+        calls = self.__dict__.setdefault(_LATER, {})
+        before = calls.pop(name, None)
+        if all(_may_hear_later(callback, _ENDS[name]) for callback in self.callbacks):
+            calls[name] = functools.partial(end, self, batch, logs)
+        if before is not None:
+            before()
+        if name not in calls:
+            end(self, batch, logs)
+
+    return wrapper
+
+
+def _behind_all(event: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(event)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> None:
+        calls = self.__dict__.get(_LATER, {})
+        while calls:
+            calls.popitem()[1]()
+        event(self, *arguments, **named)
+
+    return wrapper
+
+
+def _may_hear_later(callback: Any, methods: tuple[str, ...]) -> bool:
+    """Whether a callback does nothing at the end of a batch, says that a thread may do it, or is one of Keras' that
+    show or count."""
+    from keras import callbacks
+    from keras.src.utils.python_utils import is_default
+
+    if getattr(callback, "async_safe", False) or type(callback) is callbacks.ProgbarLogger:
+        return True
+    if type(callback) is callbacks.ModelCheckpoint and callback.save_freq == "epoch":
+        return True
+    return all(is_default(getattr(callback, method)) for method in methods)
