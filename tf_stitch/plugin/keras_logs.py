@@ -1,9 +1,10 @@
 """Keras' `fit` and `evaluate` read a step's losses for their callbacks when the next step has been asked for.
 
 With TensorFlow Keras 3 makes Python floats of each step's losses before it asks for the next step, whether a callback
-looks at them or not: the device then waits for the host's work, the host for the device's. Measured on an H200, ResNet-50
-of 32 images: 9.3 of a step's 14.5 ms were spent reading the loss, 4.8 asking for the step. Where no callback does more at
-the end of a batch than show or count, they hear of a step one step later, and of the last one before the epoch ends.
+looks at them or not: the device then waits for the host's work, the host for the device's. Measured on an H200,
+ResNet-50 of 32 images: 9.3 of a step's 14.5 ms were spent reading the loss, 4.8 asking for the step. Where no callback
+does more at the end of a batch than show or count, they hear of a step one step later, and of the last one before the
+epoch ends.
 """
 
 from __future__ import annotations

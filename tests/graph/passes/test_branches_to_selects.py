@@ -183,6 +183,22 @@ def other_rows(x: tf.Tensor, *_: tf.Variable) -> tf.Tensor:
     return tf.broadcast_to(-x, [1 << 22, 4])
 
 
+def test_a_size_that_comes_from_outside() -> None:
+    """Of rows of a gradient, which Keras' optimizer makes dense in the branch of loss scaling."""
+    def function(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+        [weights] = variables
+        shape = tf.constant([4, 1])
+        tf.cond(tf.reduce_all(tf.math.is_finite(x)), do(lambda: weights.assign_sub(tf.math.unsorted_segment_sum(
+            x, tf.argsort(x), shape[0]))), do())
+        return [x + 1.0]
+
+    program = Program(function, [WEIGHTS])
+    assert any(n.op == "UnsortedSegmentSum" for n in program.before.node)
+    assert branch_ops(program.before)
+    assert not branch_ops(program.after)
+    program.check(X)
+
+
 STAY = {
     "another shape": (lambda x, *_: x[:2], lambda x, *_: x[:3]),
     "an assertion": (checked, other),

@@ -52,10 +52,10 @@ def test_so_do_users_of_axes_in_another_layout() -> None:
 
 def test_so_do_users_of_what_is_computed_of_constants_alone() -> None:
     """Of a shape that a branch was given, once it is a constant: how many rows a gradient has."""
-    after = inputs_after(("rows", "StridedSlice", ["shape", "zero", "one", "one", "^pred"]), ("shape", "Identity", ["c"]),
-                         ("c", "Const", ["^x"]), ("zero", "Const", []), ("one", "Const", []), ("x", "Relu", ["y"]),
-                         ("sum", "UnsortedSegmentSum", ["x", "i", "rows"]))
-    assert after == {"rows": ["shape", "zero", "one", "one"], "shape": ["c"], "c": [], "zero": [], "one": [],
+    after = inputs_after(("rows", "StridedSlice", ["shape", "zero", "one", "one", "^pred"]), ("zero", "Const", []),
+                         ("shape", "Identity", ["c"]), ("c", "Const", ["^x"]), ("one", "Const", []),
+                         ("x", "Relu", ["y"]), ("sum", "UnsortedSegmentSum", ["x", "i", "rows"]))
+    assert after == {"rows": ["shape", "zero", "one", "one"], "zero": [], "shape": ["c"], "c": [], "one": [],
                      "x": ["y"], "sum": ["x", "i", "rows", "^x", "^pred"]}
 
 

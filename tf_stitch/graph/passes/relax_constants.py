@@ -93,7 +93,7 @@ def _sizes(graph_def: GraphDef, maybe_dead: set[str]) -> set[str]:
 
 def _computed_of(graph_def: GraphDef, roots: set[str], ops: frozenset[str], known: set[str], maybe_dead: set[str]
                  ) -> list[str]:
-    """`roots`, and what some ops compute of them, and of what is known besides, alone; in an order in which they can."""
+    """`roots`, and what some ops compute of them and of what is known besides alone, each behind its inputs."""
     data = {node.name: [producer_of(source) for source in node.input if not source.startswith("^")]
             for node in graph_def.node}
     followers: dict[str, list[str]] = {}
