@@ -50,6 +50,10 @@ def test_regions_that_were_not_timed_are_told() -> None:
     assert made.status_line().startswith("regions of a step 0.5 ms, TensorFlow's ops 1 ms: 2.00x (1 of its 2 timed); ")
     assert report(graph("step", [0], {}, 2), region(0, 3)).status_line("not timed") == \
         "not timed; 1 regions, 0 kernels for 2 of 2 ops"
+    made = report(graph("step", [0], {}, 2), region(0, 200))
+    assert made.status_line().startswith("not timed, no region was called often enough; ")
+    made.remark("profitability", "region 0", "not timed against TensorFlow's ops: copies would take 9 bytes")
+    assert made.status_line().startswith("not timed against TensorFlow's ops: copies would take 9 bytes; ")
 
 
 def test_second_passes_count_nothing() -> None:

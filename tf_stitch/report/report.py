@@ -242,7 +242,7 @@ class Report:
                 said = "nothing was stitched: " + "; ".join(filter(None, (why, not_yet)))
             else:
                 given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
-                why_untimed = why_untimed or "not timed, no region was called often enough"
+                why_untimed = why_untimed or self._why_untimed()
                 said = (f"{self._longest_step(self.graphs) or why_untimed}; "
                         f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels for "
                         f"{gone.stitched_work + stitched} of {gone.work + work} ops"
@@ -251,6 +251,11 @@ class Report:
             return ((f"NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
                      if self.no_native else "")
                     + said + (f"; {fallbacks} fallbacks" if fallbacks else ""))
+
+    def _why_untimed(self) -> str:
+        """What the profitability check remarked first, if it did: calls were no lack then."""
+        said = (text for stage, _, text in self._remarks if stage == "profitability" and text.startswith("not timed"))
+        return next(said, "not timed, no region was called often enough")
 
 
 def _work(graphs: Iterable[GraphEntry]) -> tuple[int, int]:
