@@ -42,6 +42,7 @@ from tf_stitch.transforms.private_copies import PrivateCopies
 from tf_stitch.transforms.recompute import Recompute
 from tf_stitch.transforms.scales_into_filters import ScalesIntoFilters
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.split_terms import SplitTerms
 from tf_stitch.transforms.transposed_results import TransposedResults
 from tf_stitch.transforms.widen_rows import WidenRows
 
@@ -69,6 +70,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         EliminateCommonSubexpressions(),  # scales, and transposes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
+        SplitTerms(),  # after matmuls were put together
         AttentionsToCalls(options.to_call),
         SimplifyMovement(),  # heads that layers exchange with rows
         PrivateCopies(options.for_gradients),  # from here on no equal nodes become one
