@@ -50,7 +50,7 @@ _MODES = flags.DEFINE_list("modes", [], "train, infer; without it, those of the 
 _DTYPES = flags.DEFINE_list("dtypes", ["float32"], "policies, for the models that have them")
 _STYLES = flags.DEFINE_list("styles", ["tf2"], "tf2, tf1, for the models that have them")
 _CONFIG = flags.DEFINE_string("config", "small", "sizes of the models")
-_PROFILED = flags.DEFINE_integer("profiled", 2, "steps of a model under the profiler")
+_PROFILED = flags.DEFINE_integer("profiled", 2, "steps of a model under the profiler", lower_bound=1)
 _SECONDS = flags.DEFINE_float("seconds", 60, "of a model's turns, all backends together, and of a backend's warm-up")
 _LIMIT = flags.DEFINE_float("compile_limit", 300, "seconds of a call before the turns, or the backend is left out")
 _STITCHED = flags.DEFINE_integer("stitched_warm_up", 150, "steps of each shape, stitched, before the first turn")
