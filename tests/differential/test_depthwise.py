@@ -6,6 +6,7 @@ import pytest
 
 from tests.differential.runner import check_all, region
 from tests.transforms.test_depthwise_to_sums import windows
+from tf_stitch.compiler.depthwise_convolutions import of_few_channels
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -34,7 +35,7 @@ def layer(dtype: DType = F32, size: int = 6, extent: int = 3, stride: int = 1, c
 
 
 def summed(nodes: list[Node]) -> TensorGraph:
-    return DepthwiseToSums(lambda node: True).run(region("g", nodes)).graph
+    return DepthwiseToSums(lambda node: True, of_few_channels).run(region("g", nodes)).graph
 
 
 @pytest.mark.parametrize(("extent", "stride", "channels"), [(3, 1, 8), (5, 2, 3), (7, 1, 8)])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.differential.runner import region
 from tests.transforms.kinds import same_values
+from tf_stitch.compiler.depthwise_convolutions import of_few_channels
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -40,7 +41,7 @@ def convolution(kind: OpKind, size: tuple[int, int], extent: tuple[int, int], st
 def unrolled(node: Node) -> bool:
     """Whether it became sums; they give the same."""
     before = region("g", [node])
-    after = same_values(before, DepthwiseToSums(lambda node: True).run(before).graph)
+    after = same_values(before, DepthwiseToSums(lambda node: True, of_few_channels).run(before).graph)
     return not any(n.category is Category.CONVOLUTION for n in after.nodes())
 
 
@@ -72,7 +73,7 @@ def test_gradients_of_images_that_stay_the_librarys(size: tuple[int, int], exten
     node = convolution(OpKind.CONVOLUTION_INPUT_GRAD, size, extent, stride, dilation, padding)
     if node is not None:
         before = region("g", [node])
-        after = same_values(before, DepthwiseToSums(lambda node: False).run(before).graph)
+        after = same_values(before, DepthwiseToSums(lambda node: False, of_few_channels).run(before).graph)
         [kind] = [n.kind for n in after.nodes() if n.category is Category.CONVOLUTION]
         whole = stride == 1 and padding <= min(dilation * (r - 1) for r in extent)
         assert kind is (OpKind.CONVOLUTION if whole else OpKind.CONVOLUTION_INPUT_GRAD)

@@ -10,7 +10,7 @@ from functools import partial
 from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
-from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
+from tf_stitch.compiler.depthwise_convolutions import faster_as_sum, of_few_channels
 from tf_stitch.compiler.float8_matmuls import matmuls_of_float8
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
@@ -115,7 +115,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
     times = PatternCompiler(device, aligned, LARGE)
     target = target_of(device)
     options = PassOptions(reuse, partial(matmuls_to_sum, times=times),
-                          partial(faster_as_sum, libraries=target.libraries, profile=device.profile),
+                          partial(faster_as_sum, libraries=target.libraries, profile=device.profile), of_few_channels,
                           partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
                           partial(attention_copies, times=times),
                           partial(attentions_to_call, device=device, times=times),

@@ -154,7 +154,10 @@ class CFamily(ABC):
     def _set_element(self, stmt: k.SetElement) -> Lines:
         target = f"{stmt.array}[{self.index(stmt.index)}]"
         value = self.expr(stmt.value)
-        if stmt.combine is not None:
+        if stmt.fused and isinstance(stmt.value, k.Apply):
+            factors = ", ".join(map(self.expr, stmt.value.args))
+            value = f"fma{'f' if stmt.value.dtype.compute is DType.F32 else ''}({factors}, {target})"
+        elif stmt.combine is not None:
             value = _combined(stmt.combine, stmt.value.dtype, target, value)
         yield f"{target} = {value};"
 

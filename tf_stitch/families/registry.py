@@ -9,6 +9,7 @@ from tf_stitch.families.elementwise import ELEMENTWISE
 from tf_stitch.families.family import KernelFamily
 from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.mixed import MIXED
+from tf_stitch.families.register_windows import REGISTER_WINDOWS
 from tf_stitch.families.row import ROW
 from tf_stitch.families.row_update import row_update
 from tf_stitch.families.scan import SCAN
@@ -24,7 +25,8 @@ _OTHERS: tuple[KernelFamily, ...] = (
     MATMUL,
     SCAN,
     SCATTER,
-    WINDOWS,  # before column, which asks of every element where it lies
+    WINDOWS,  # as the next one before column, which asks of every element where it lies
+    REGISTER_WINDOWS,
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow
     MIXED,
     ROW,

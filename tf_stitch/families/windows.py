@@ -5,16 +5,14 @@ once; the vector loop is over channels. What follows becomes of a sum before it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import GRID, STEPS, KernelFamily, Tilings, fixed
-from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import ConstantAttrs, PadAttrs, ReduceAttrs, WindowsAttrs
-from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
+from tf_stitch.families.weighted_sum import Axis, weighted_sum
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -38,64 +36,6 @@ CHANNELS = 512
 """Of a group's array."""
 
 
-class _Sum(NamedTuple):
-    """A weighted sum over windows, and what they are of.
-
-    Attributes:
-        total: [n, p, q, c].
-        weights: what every element of the windows is multiplied by.
-        windows: how they lie in the padded image.
-        image: [n, *size, c]; `low` zeros stand before it along height and width.
-    """
-
-    total: Node
-    weights: Node
-    windows: WindowsAttrs
-    image: Node
-    low: tuple[int, int]
-    size: tuple[int, int]
-
-
-def _weighted_sum(pattern: Pattern) -> _Sum:
-    """The one that a pattern is of.
-
-    Raises:
-        ScheduleError: it is of something else.
-    """
-    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
-    if len(reductions) != 1:
-        raise ScheduleError("no single reduction")
-    [total] = reductions
-    weighted = total.operands[0]
-    if total.kind is not OpKind.SUM or not isinstance(total.attrs, ReduceAttrs) or total.attrs.axes != (3, 4) \
-            or weighted.kind is not OpKind.MUL or not pattern.holds(weighted):
-        raise ScheduleError("no sum over windows", total.loc)
-    pairs = (weighted.operands, weighted.operands[::-1])
-    both = next(((seen, weights) for seen, weights in pairs if isinstance(seen.attrs, WindowsAttrs)
-                 and seen.type.dims == weighted.type.dims and pattern.holds(seen)), None)
-    if both is None:
-        raise ScheduleError("no sum over windows", total.loc)
-    seen, weights = both
-    if any(n in (weighted, seen) for n in pattern.outputs):
-        raise ScheduleError("windows are wanted for themselves", total.loc)
-    image, low = _unpadded(seen.operands[0], pattern)
-    _, height, width, _ = image.type.dims
-    assert isinstance(seen.attrs, WindowsAttrs)
-    return _Sum(total, weights, seen.attrs, image, low, (height, width))
-
-
-def _unpadded(image: Node, pattern: Pattern) -> tuple[Node, tuple[int, int]]:
-    """The image inside of zeros along height and width, and how many stand before it. They add nothing to a sum."""
-    attrs = image.attrs
-    if not isinstance(attrs, PadAttrs) or not pattern.holds(image) or image in pattern.outputs:
-        return image, (0, 0)
-    fill = image.operands[1].attrs
-    if not isinstance(fill, ConstantAttrs) or fill.value.any() or attrs.low[0] or attrs.low[3] \
-            or image.type.dims[::3] != image.operands[0].type.dims[::3]:
-        return image, (0, 0)
-    return image.operands[0], (attrs.low[1], attrs.low[2])
-
-
 def propose_windows(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
     """The schedule of a weighted sum over windows.
 
@@ -104,7 +44,9 @@ def propose_windows(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list
     """
     if device.simt:
         raise ScheduleError("threads of a GPU go over windows in a column reduction")
-    found = _weighted_sum(pattern)
+    found = weighted_sum(pattern)
+    if found.widened:
+        raise ScheduleError("windows of halves", found.total.loc)
     n, p, q, c = found.total.type.dims
     if any(isinstance(dim, SymbolicDim) for dim in (p, q, c, *found.size)):
         raise ScheduleError("images whose size changes", found.total.loc)
@@ -124,40 +66,11 @@ def lower_windows(schedule: KernelSchedule) -> LoweredKernel:
     return _Lowering(schedule).run()
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """How windows lie along an axis of an image."""
-
-    size: int
-    extent: int
-    stride: int
-    dilation: int
-    low: int
-    count: int
-
-    @property
-    def whole(self) -> tuple[int, int]:
-        """The first window that lies in the image, and the one behind the last."""
-        first = min(max(ceil_div(self.low, self.stride), 0), self.count)
-        last = (self.size + self.low - self.dilation * (self.extent - 1) - 1) // self.stride + 1
-        return first, max(first, min(last, self.count))
-
-    def at(self, window: Index, place: Index) -> Index:
-        """Where in the image a place of a window is."""
-        return window * self.stride + place * self.dilation - self.low
-
-    def has(self, window: int, place: int) -> bool:
-        return 0 <= window * self.stride + place * self.dilation - self.low < self.size
-
-
 class _Lowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self._schedule, self._pattern = schedule, schedule.pattern
-        self._sum = _weighted_sum(schedule.pattern)
-        w = self._sum.windows
-        self._rows, self._columns = (
-            _Axis(self._sum.size[a], w.extents[a], w.strides[a], w.dilations[a], self._sum.low[a], w.counts[a])
-            for a in (0, 1))
+        self._sum = weighted_sum(schedule.pattern)
+        self._rows, self._columns = self._sum.axes()
         self._buffers = BufferTable(schedule.pattern)
         self._out = ScopedEmitter(self._buffers.size)
         self._evaluator = Evaluator(schedule, self._buffers, self._out)
@@ -300,7 +213,7 @@ def _apart(first: int, last: int) -> Iterator[_Group]:
         yield _Group(start, min(MOST_TOGETHER, last - start))
 
 
-def _places(columns: _Axis, group: _Group) -> tuple[tuple[int, int], ...]:
+def _places(columns: Axis, group: _Group) -> tuple[tuple[int, int], ...]:
     return tuple((s, t) for s in range(columns.extent) for t in range(group.extent) if columns.has(group.first + t, s))
 
 

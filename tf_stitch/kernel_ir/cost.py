@@ -8,7 +8,7 @@ from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.index import Var
-from tf_stitch.kernel_ir.walk import arrays, own_accesses
+from tf_stitch.kernel_ir.walk import arrays, bodies, own_accesses
 
 CLUSTER_US = 0.5
 """A GPU's: a cluster barrier, and sending before it. Assumed."""
@@ -80,8 +80,19 @@ def shared_bytes(program: k.Program) -> int:
 
 
 def array_registers(program: k.Program) -> int:
-    """32-bit registers of a thread's own arrays, were all of them alive together."""
-    return max(sum(a.nbytes // 4 for a in arrays(phase.body, k.Space.LOCAL)) for phase in program.phases())
+    """32-bit registers of a thread's own arrays, were all of them alive together but those of other branches."""
+    return max(array_words(phase.body) for phase in program.phases())
+
+
+def array_words(body: Sequence[k.Stmt]) -> int:
+    """As array_registers, of a part of a program."""
+    words = 0
+    for stmt in body:
+        if isinstance(stmt, k.Array) and stmt.space is k.Space.LOCAL:
+            words += stmt.nbytes // 4
+        inside = [array_words(inner) for inner in bodies(stmt)]
+        words += max(inside) if isinstance(stmt, k.If) else sum(inside)
+    return words
 
 
 def _allocated(phase: k.Program) -> int:

@@ -10,6 +10,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cache_lines import lines_of
+from tf_stitch.kernel_ir.cost import array_words
 from tf_stitch.kernel_ir.count_tiles import TileWork, tile_rules
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
@@ -177,6 +178,12 @@ class _Counter(TileWork):
     def _branches(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
         """Of two branches each counts by the share of indices that take it (an operand of a concatenation), or the one
         with more work."""
+        held = self.work.registers
+        self._taken(stmt, times, simd, serial)
+        if stmt.orelse:  # a thread has arrays of one of them
+            self.work.registers = held + max(array_words(stmt.body), array_words(stmt.orelse))
+
+    def _taken(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
         if not stmt.orelse:
             self.body(stmt.body, times, simd, serial)
         elif isinstance(stmt.condition, k.InRange):

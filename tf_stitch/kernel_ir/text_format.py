@@ -227,7 +227,8 @@ def _array(stmt: k.Array) -> str:
 @_LINE(k.SetElement)
 def _set_element(stmt: k.SetElement) -> str:
     element, text = f"{stmt.array}[{stmt.index}]", format_expr(stmt.value)
-    return f"{element} = " + (f"{stmt.combine.value}({element}, {text})" if stmt.combine else text)
+    combine = "fused_" * stmt.fused + stmt.combine.value if stmt.combine else ""
+    return f"{element} = " + (f"{combine}({element}, {text})" if combine else text)
 
 
 @_LINE(k.Accumulate)

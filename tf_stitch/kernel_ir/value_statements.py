@@ -111,12 +111,17 @@ class Array(Statement):
 
 @dataclass(frozen=True)
 class SetElement(Statement):
-    """array[index] = value, or combine(array[index], value)."""
+    """array[index] = value, or combine(array[index], value).
+
+    Attributes:
+        fused: the value is a product, which is not rounded before it is added: terms of one op of the user's.
+    """
 
     array: ArrayName
     index: At
     value: Value
     combine: OpKind | None = None
+    fused: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.device.spec import ASYNC_COPY_BYTES
 from tf_stitch.errors import VerifyError
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.attention import shared_words
@@ -218,6 +219,8 @@ class _Verifier:
     def _set_element(self, stmt: k.SetElement, scope: _Scope, parted: bool) -> None:
         _require(stmt.array not in self.received, f"{stmt.array} is written by sending")
         _require(stmt.array not in self.packed, f"{stmt.array} is filled by vectors")
+        product = isinstance(stmt.value, k.Apply) and stmt.value.kind is OpKind.MUL and stmt.value.dtype.is_float
+        _require(not stmt.fused or (product and stmt.combine is OpKind.SUM), f"what {stmt.array} adds is no product")
 
     @_rules(k.Send)
     def _send(self, stmt: k.Send, scope: _Scope, parted: bool) -> None:

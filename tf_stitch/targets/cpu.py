@@ -34,7 +34,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
     """Passes over matmuls are not here: on a CPU none was timed."""
     return (
         *SIMPLIFYING,
-        DepthwiseToSums(options.sum_depthwise, in_rows=False),
+        DepthwiseToSums(options.sum_depthwise, in_rows=lambda node: False),
         _SPLITTING.two_stages(device, options.reuse),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes

@@ -56,7 +56,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         *SIMPLIFYING,
         ConvolutionsToMatmuls(),  # before matmuls are fused
         FoldImageAxes(),  # before depthwise ones are sums
-        DepthwiseToSums(options.sum_depthwise),  # before sums are split
+        DepthwiseToSums(options.sum_depthwise, options.windows_in_rows),  # before sums are split
         ScalesIntoFilters(options.to_move),  # after convolutions became matmuls
         TransposedResults(),
         FoldBatchIntoK(),  # before sums of columns are split

@@ -35,6 +35,8 @@ class PassOptions:
         to_sum: matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
         sum_depthwise: whether a static depthwise convolution, or a gradient of one, takes kernels less time than a
             library.
+        windows_in_rows: whether a GPU's kernel sums columns of whole rows of windows for one, and keeps no neighbouring
+            windows in registers.
         to_kernel: matmuls of a graph that a kernel of ours multiplies in less time than a library.
         to_pad: matmuls of a graph that a library is faster with on zeros added to their rows.
         of_float8: matmuls of a graph that a library is faster with on the float8 that their operands come from.
@@ -46,6 +48,7 @@ class PassOptions:
     reuse: Reuse
     to_sum: Callable[[TensorGraph], set[Node]]
     sum_depthwise: Callable[[Node], bool]
+    windows_in_rows: Callable[[Node], bool]
     to_kernel: Callable[[TensorGraph], set[Node]]
     to_pad: Callable[[TensorGraph], set[Node]]
     for_gradients: Callable[[TensorGraph], Sequence[Copies]]

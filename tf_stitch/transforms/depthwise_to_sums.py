@@ -26,12 +26,13 @@ class DepthwiseToSums:
 
     Attributes:
         chosen: whether one is better a sum than a library's call.
-        in_rows: all channels of a row of windows lie side by side in what is summed, so that threads of a GPU find as
-            many neighbours as they can; else windows stay what they are, as the kernels of CPUs take them.
+        in_rows: whether all channels of a row of windows lie side by side in what is summed, so that threads of a GPU
+            find as many neighbours as they can; else windows stay what they are, as kernels take them that keep
+            neighbours in registers.
     """
 
     chosen: Callable[[Node], bool]
-    in_rows: bool = True
+    in_rows: Callable[[Node], bool]
     name: str = "depthwise_to_sums"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
@@ -44,7 +45,7 @@ class DepthwiseToSums:
         if len(attrs.strides) != 2 or not is_depthwise(node) or not node.type.numel:
             return None
         if self.chosen(node):
-            return _sum(node, attrs, self.in_rows)
+            return _sum(node, attrs, self.in_rows(node))
         return _convolution_of_gradient(node, attrs) if node.kind is OpKind.CONVOLUTION_INPUT_GRAD else None
 
 
