@@ -3,6 +3,7 @@ source on a CPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -26,17 +27,21 @@ from tf_stitch.compiler.depthwise_convolutions import of_few_channels
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
 from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import CPU, H200
-from tf_stitch.errors import ScheduleError
+from tf_stitch.errors import ScheduleError, VerifyError
 from tf_stitch.families import register_windows
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, users_of
 from tf_stitch.ir.op_attrs import ConvolutionAttrs, WindowsAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.cost import array_registers
+from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import Pattern, make_pattern
 from tf_stitch.schedule.templates import parse_template
@@ -109,8 +114,38 @@ def test_a_wide_rim_has_no_body_for_each_group(together: int) -> None:
     graph = wanted((3, 20), (3, 11), dilation=(1, 3), padding=(1, 15), channels=4, images=1)
     text = f"*[GRID,GRID-THREAD_{together},GRID-CTA_64-THREAD_2];"
     kernel = templated(parse_template(text), kernel_of(graph), H200, True)
-    assert "if 0 <= group" not in format_program(kernel.program)
+    assert not any(isinstance(s, k.If) and s.orelse for s in statements(kernel.program.body))
     check(graph, kernel)
+
+
+def test_a_kernel(golden: Callable[[str, str], None]) -> None:
+    graph = wanted((3, 8), (3, 3), padding=(1, 1), channels=4, images=1, dtype=BF16)
+    kernel = templated(parse_template("*[GRID,GRID-THREAD_3,GRID-CTA_64-THREAD_2];"), kernel_of(graph), H200, True)
+    golden("windows_in_registers", format_program(kernel.program))
+
+
+def test_products_are_rounded_with_what_they_are_added_to() -> None:
+    """Terms of one op of the user's. A sum that is said to be fused is of products."""
+    graph = wanted((3, 8), (3, 3), padding=(1, 1), channels=16, images=1)
+    assert "fmaf(" in compiled(graph, H200).source
+    kernel = kernel_of(graph)
+
+    def no_product(stmt: k.Stmt) -> k.Stmt:
+        return replace(stmt, value=k.Literal(1.0, F32)) if isinstance(stmt, k.SetElement) and stmt.fused else stmt
+
+    with pytest.raises(VerifyError, match="no product"):
+        verify_program(replace(kernel.program, body=rewritten(kernel.program.body, no_product)))
+
+
+def test_a_thread_has_arrays_of_one_branch() -> None:
+    """Two groups at the rim of the image and those inside: three bodies, of which a thread runs one."""
+    graph = wanted((3, 42), (3, 3), padding=(1, 1), channels=16, images=1)
+    text = "*[GRID,GRID-THREAD_14,GRID-CTA_64-THREAD_2];"
+    program = templated(parse_template(text), kernel_of(graph), H200, True).program
+    sums = [a for a in arrays(program.body) if a.size == 14 * 2]
+    assert len(sums) == 3
+    assert 28 <= array_registers(program) < sum(a.size for a in arrays(program.body)) / 2
+    assert count_work(program).registers == array_registers(program)
 
 
 _pairs = lambda least, most: st.tuples(st.integers(least, most), st.integers(least, most))  # noqa: E731

@@ -187,8 +187,9 @@ class _Lowering:
             yield k.InRange(group, 0, groups), _Group(group * together, together, everywhere, padded=True)
             return
         if end > begin:
-            inner = self._out.clamped("inner", group - begin, end - begin)
-            own = constant(begin) if end - begin == 1 else inner + begin
+            own = constant(begin)
+            if end - begin > 1:
+                own += self._out.clamped("inner", group - begin, end - begin)
             yield k.InRange(group, begin, end), _Group(own * together, together, everywhere)
         for g in rims:
             extent = min(together, columns.count - g * together)
