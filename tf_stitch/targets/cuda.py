@@ -38,12 +38,14 @@ from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
 from tf_stitch.transforms.matmuls_to_float8 import MatmulsToFloat8
 from tf_stitch.transforms.matmuls_to_kernels import MatmulsToKernels
 from tf_stitch.transforms.pad_matmuls import PadMatmuls
+from tf_stitch.transforms.pads_into_convolutions import PadsIntoConvolutions
 from tf_stitch.transforms.private_copies import PrivateCopies
 from tf_stitch.transforms.recompute import Recompute
 from tf_stitch.transforms.scales_into_filters import ScalesIntoFilters
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.split_terms import SplitTerms
 from tf_stitch.transforms.transposed_results import TransposedResults
+from tf_stitch.transforms.whole_dilated_convolutions import WholeDilatedConvolutions
 from tf_stitch.transforms.widen_rows import WidenRows
 
 _UNIT = 48_000
@@ -54,6 +56,9 @@ _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
     return (
         *SIMPLIFYING,
+        WholeDilatedConvolutions(),  # after channels are last, before depthwise ones are sums
+        SimplifyMovement(),  # what joined them undoes a cut
+        PadsIntoConvolutions(),  # what was in between is gone
         ConvolutionsToMatmuls(),  # before matmuls are fused
         FoldImageAxes(),  # before depthwise ones are sums
         DepthwiseToSums(options.sum_depthwise, options.windows_in_rows),  # before sums are split
