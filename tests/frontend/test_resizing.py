@@ -30,12 +30,34 @@ def test_images_and_gradients(size: tuple[int, int], method: str, batch: int | N
     check(both, normal((2, 3, 5, 2)), specs=[tf.TensorSpec((batch, 3, 5, 2), tf.float32)], rtol=1e-5)
 
 
+@pytest.mark.parametrize("flags", [{}, {"half_pixel_centers": True}, {"align_corners": True}], ids=str)
+@pytest.mark.parametrize(("image", "size"), [
+    ((1, 1), (64, 48)), ((1, 1), (1, 40)), ((1, 3), (64, 12)), ((1, 3), (40, 3)), ((1, 3), (1, 7)), ((3, 1), (7, 40)),
+    ((3, 1), (3, 40)), ((3, 1), (2, 1))], ids=str)
+def test_one_pixel_along_an_axis(image: tuple[int, int], size: tuple[int, int], flags: dict[str, bool]) -> None:
+    """However many were made of it."""
+    raw, x, dy = tf.raw_ops, normal((2, *image, 3)), normal((2, *size, 3), seed=1)
+
+    def all_four(x: Any, dy: Any) -> Any:
+        return (raw.ResizeBilinear(images=x, size=size, **flags), raw.ResizeNearestNeighbor(images=x, size=size, **flags),
+                raw.ResizeBilinearGrad(grads=dy, original_image=x, **flags),
+                raw.ResizeNearestNeighborGrad(grads=dy, size=image, **flags))
+
+    check(all_four, x, dy, rtol=1e-4)
+
+
+def test_one_pixel_needs_no_table() -> None:
+    traced = trace(lambda x: tf.image.resize(x, (5000, 5000)), tf.TensorSpec((1, 1, 1, 1)))
+    assert not traced.opaque()
+
+
 @pytest.mark.parametrize("size", [(6, 10), (3, 5)])
 def test_an_infinite_pixel(size: tuple[int, int]) -> None:
     """Between it and others there is no number; where the size stays, it is itself."""
     x = normal((1, 3, 5, 1))
     x[0, 1, 2, 0] = np.inf
     check(lambda x: tf.image.resize(x, size), x, rtol=1e-5)
+    check(lambda x: tf.image.resize(x[:, 1:2, 2:3], size), x, rtol=1e-5)
 
 
 def test_what_stays() -> None:

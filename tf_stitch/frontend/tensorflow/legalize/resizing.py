@@ -1,6 +1,7 @@
 """Images of another size, from their nearest pixels or between the four around (tensorflow/core/kernels/image/
 resize_bilinear_op.cc, resize_nearest_neighbor_op.cc, image_resizer_state.h). Gradients are gathered: a pixel sums what
-those that were made of it have for it, along one axis, then along the other."""
+those that were made of it have for it, along one axis, then along the other. One pixel along an axis is broadcast, and
+its gradient is a sum."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ class _Axis:
 @legalize("ResizeNearestNeighbor")
 def nearest(ctx: NodeContext) -> Node:
     x = ctx.value(0)
-    rows, columns = (_nearest(ctx, d, n) for d, n in zip(_sizes(x), _wanted(ctx), strict=True))
-    return _pixels(ctx, x, rows, columns)
+    rows, columns = (_nearest(ctx, d, n) for d, n in zip(_sizes(x), _gathered(ctx, x), strict=True))
+    return _broadcast(ctx, _pixels(ctx, x, rows, columns))
 
 
 @legalize("ResizeBilinear")
@@ -50,13 +51,13 @@ def bilinear(ctx: NodeContext) -> Node:
     x = ctx.b.cast(ctx.value(0), DType.F32)
     if _sizes(x) == _wanted(ctx):
         return x
-    rows, columns = (_between(ctx, d, n) for d, n in zip(_sizes(x), _wanted(ctx), strict=True))
+    rows, columns = (_between(ctx, d, n) for d, n in zip(_sizes(x), _gathered(ctx, x), strict=True))
     b = ctx.b
     across, down = (_table(b, a.share.reshape(shape), DType.F32)
                     for a, shape in ((columns, (-1, 1)), (rows, (-1, 1, 1))))
     top, bottom = (_blend(b, _pixels(ctx, x, at, columns.low), _pixels(ctx, x, at, columns.high), across)
                    for at in (rows.low, rows.high))
-    return _blend(b, top, bottom, down)
+    return _broadcast(ctx, _blend(b, top, bottom, down))
 
 
 @legalize("ResizeNearestNeighborGrad")
@@ -99,6 +100,17 @@ def _wanted(ctx: NodeContext) -> tuple[int, int]:
     return height, width
 
 
+def _gathered(ctx: NodeContext, x: Node) -> tuple[int, int]:
+    """The wanted height and width, but 1 where one pixel is broadcast."""
+    height, width = (1 if now == 1 else size for now, size in zip(_sizes(x), _wanted(ctx), strict=True))
+    return height, width
+
+
+def _broadcast(ctx: NodeContext, x: Node) -> Node:
+    batch, *_, channels = x.type.shape
+    return ctx.b.broadcast(x, (batch, *_wanted(ctx), channels))
+
+
 def _scale(ctx: NodeContext, before: int, after: int) -> np.float32:
     """Pixels for one of the new ones."""
     if ctx.attrs.flag("align_corners") and after > 1:
@@ -137,8 +149,13 @@ def _collected(ctx: NodeContext, dy: Node, axis: int, parts: list[tuple[Numbers,
     """What pixels of an axis [1, h] or [2, w] get of those made of them.
 
     Args:
-        parts: of each of those, a pixel that it was made of, and its share.
+        parts: of each of those, a pixel that it was made of, and its share; shares in one add up to 1.
+
+    Raises:
+        UnsupportedError: one of several pixels became too many.
     """
+    if size == 1:
+        return ctx.b.sum(dy, [axis], keepdims=True)
     takers: list[list[tuple[int, float]]] = [[] for _ in range(size)]
     for numbers, shares in parts:
         for taker, (number, share) in enumerate(zip(numbers, shares, strict=True)):
