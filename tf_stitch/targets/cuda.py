@@ -10,6 +10,7 @@ from tf_stitch.emit.cuda import cuda_launches, join_cuda, render_cuda
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.libraries.attention import ATTENTION as ATTENTION_CALLS
@@ -52,11 +53,14 @@ _UNIT = 48_000
 """Characters of source, which NVRTC compiles in some 0.4 s; what a unit itself costs is 0.04 s."""
 _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 
+_DILATED = frozenset((OpKind.CONVOLUTION, OpKind.CONVOLUTION_INPUT_GRAD))
+"""What cuDNN computes as fast dilated as of cut images; gradients of filters it computes up to three times slower."""
+
 
 def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
     return (
         *SIMPLIFYING,
-        WholeDilatedConvolutions(),  # after channels are last, before depthwise ones are sums
+        WholeDilatedConvolutions(_DILATED),  # after channels are last, before depthwise ones are sums
         SimplifyMovement(),  # what joined them undoes a cut
         PadsIntoConvolutions(),  # what was in between is gone
         ConvolutionsToMatmuls(),  # before matmuls are fused

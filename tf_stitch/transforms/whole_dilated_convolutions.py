@@ -4,7 +4,9 @@ the whole image by dilated windows, and nothing has to be transposed."""
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -19,12 +21,17 @@ from tf_stitch.transforms.rewriter import rewrite
 class WholeDilatedConvolutions:
     """A convolution, or a gradient of an image, of what was cut becomes the cut of a dilated one, which what joins it
     undoes; a gradient of filters becomes one of whole images. Each is so whatever else uses what was cut, and whatever
-    follows."""
+    follows.
 
+    Attributes:
+        kinds: those that a library computes as fast dilated as of cut images; others, and those of groups, stay.
+    """
+
+    kinds: AbstractSet[OpKind]
     name: str = "whole_dilated_convolutions"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        return rewrite(graph, (_whole,))
+        return rewrite(graph, (partial(_whole, self.kinds),))
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,11 @@ class _Cut:
         return b.reshape(b.transpose(split, _order(self.axes)), like.type.shape)
 
 
-def _whole(node: Node) -> Node | None:
+def _whole(kinds: AbstractSet[OpKind], node: Node) -> Node | None:
     attrs = node.attrs
-    if not isinstance(attrs, ConvolutionAttrs) or any(attrs.padding) or {*attrs.strides} != {1}:
+    if node.kind not in kinds or not isinstance(attrs, ConvolutionAttrs) or attrs.groups > 1:
+        return None
+    if any(attrs.padding) or {*attrs.strides} != {1}:
         return None
     first, other = _cut(node.operands[0]), node.operands[1]
     if first is None:
