@@ -39,7 +39,8 @@ def test_one_pixel_along_an_axis(image: tuple[int, int], size: tuple[int, int], 
     raw, x, dy = tf.raw_ops, normal((2, *image, 3)), normal((2, *size, 3), seed=1)
 
     def all_four(x: Any, dy: Any) -> Any:
-        return (raw.ResizeBilinear(images=x, size=size, **flags), raw.ResizeNearestNeighbor(images=x, size=size, **flags),
+        return (raw.ResizeBilinear(images=x, size=size, **flags),
+                raw.ResizeNearestNeighbor(images=x, size=size, **flags),
                 raw.ResizeBilinearGrad(grads=dy, original_image=x, **flags),
                 raw.ResizeNearestNeighborGrad(grads=dy, size=image, **flags))
 
