@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,6 +112,38 @@ def test_a_step_that_fails_loses_no_other() -> None:
     callbacks.on_epoch_end(0)
     callbacks.on_epoch_end(1)
     assert said == [("end", 0, 1.0), ("end", 1, 2.0), ("epoch", 0), ("epoch", 1)]
+
+
+class Loss:
+    """Says when and where it is read."""
+
+    def __init__(self, wrong: bool = False) -> None:
+        self.read, self.thread, self._wrong = threading.Event(), "", wrong
+
+    def __float__(self) -> float:
+        self.thread = threading.current_thread().name
+        self.read.set()
+        if self._wrong:
+            raise OSError("the device is lost")
+        return 1.0
+
+
+def test_reading_begins_at_once_beside_the_steps() -> None:
+    callbacks, loss = Later([Told([])], model=keras.Sequential()), Loss()
+    callbacks.on_train_batch_end(0, {"loss": loss})
+    assert loss.read.wait(30)
+    assert loss.thread.startswith("tf_stitch_losses")
+    callbacks.on_epoch_end(0)
+    assert not any(thread.name.startswith("tf_stitch_losses") for thread in threading.enumerate())
+
+
+def test_what_is_no_number_is_handed_on() -> None:
+    """As Keras does."""
+    said: list[Any] = []
+    callbacks, loss = Later([Told(said)], model=keras.Sequential()), Loss(wrong=True)
+    callbacks.on_train_batch_end(0, {"loss": loss})
+    callbacks.on_epoch_end(0)
+    assert said == [("end", 0, loss), ("epoch", 0)]
 
 
 def test_without_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
