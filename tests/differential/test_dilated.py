@@ -44,7 +44,8 @@ def random(shapes: Sequence[Sequence[int]], scale: float = 1.0) -> list[Any]:
 @pytest.mark.parametrize(("image", "filters", "padding", "dilations"), SHAPES, ids=str)
 def test_convolutions(image: tuple[int, ...], filters: tuple[int, ...], padding: str, dilations: tuple[int, ...],
                       dtype: tf.DType) -> None:
-    """Gradients of filters stay those of cut images. Halves are TensorFlow's float32 to their last bits."""
+    """Gradients of filters, and convolutions along one axis, stay those of cut images. Halves are TensorFlow's float32
+    to their last bits."""
     def step(x: Any, w: Any, dtype: tf.DType = dtype) -> Any:
         with tf.GradientTape() as tape:
             tape.watch((x, w))
@@ -54,7 +55,7 @@ def test_convolutions(image: tuple[int, ...], filters: tuple[int, ...], padding:
 
     given = random((image, filters))
     kinds, got = dilated(step, given)
-    assert kinds == [False, True, True]
+    assert kinds == ([False, True, True] if len(dilations) == 2 else [False] * 3)
     within = 1e-4 if dtype is tf.float32 else 2**-6
     for a, b in zip(got, step(*map(tf.constant, given), tf.float32), strict=True):
         np.testing.assert_allclose(a, b.numpy(), rtol=within, atol=within * np.abs(b).max())

@@ -50,6 +50,12 @@ def test_of_one_axis(size: int) -> None:
     assert not any(n.kind is K.TRANSPOSE for n in graph.nodes())
 
 
+def test_fewer_axes_than_are_wanted_stay() -> None:
+    passed = WholeDilatedConvolutions(KINDS, least_axes=2)
+    assert not passed.run(Dilated((15,), (4,), (2,), (4,), (0,)).graph()).modified
+    assert passed.run(SQUARE.graph()).modified
+
+
 def test_in_bfloat16() -> None:
     """Both round once, at the end."""
     assert dilations(changed(replace(SQUARE, dtype=DType.BF16).graph(), rtol=2**-7)) == {(2, 2)}

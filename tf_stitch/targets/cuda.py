@@ -54,13 +54,15 @@ _UNIT = 48_000
 _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 
 _DILATED = frozenset((OpKind.CONVOLUTION, OpKind.CONVOLUTION_INPUT_GRAD))
-"""What cuDNN computes as fast dilated as of cut images; gradients of filters it computes up to three times slower."""
+_DILATED_AXES = 2
+"""What cuDNN computes as fast dilated as of cut images; gradients of filters it computes up to three times slower.
+Along one axis alone what is saved is lost to slower kernels."""
 
 
 def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
     return (
         *SIMPLIFYING,
-        WholeDilatedConvolutions(_DILATED),  # after channels are last, before depthwise ones are sums
+        WholeDilatedConvolutions(_DILATED, _DILATED_AXES),  # after channels are last, before depthwise ones are sums
         SimplifyMovement(),  # what joined them undoes a cut
         PadsIntoConvolutions(),  # what was in between is gone
         ConvolutionsToMatmuls(),  # before matmuls are fused

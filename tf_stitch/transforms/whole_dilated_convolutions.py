@@ -25,13 +25,15 @@ class WholeDilatedConvolutions:
 
     Attributes:
         kinds: those that a library computes as fast dilated as of cut images; others, and those of groups, stay.
+        least_axes: along which images are cut; of fewer they stay.
     """
 
     kinds: AbstractSet[OpKind]
+    least_axes: int = 1
     name: str = "whole_dilated_convolutions"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        return rewrite(graph, (partial(_whole, self.kinds),))
+        return rewrite(graph, (partial(_whole, self.kinds, self.least_axes),))
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,14 @@ class _Cut:
         return b.reshape(b.transpose(split, _order(self.axes)), like.type.shape)
 
 
-def _whole(kinds: AbstractSet[OpKind], node: Node) -> Node | None:
+def _whole(kinds: AbstractSet[OpKind], least_axes: int, node: Node) -> Node | None:
     attrs = node.attrs
     if node.kind not in kinds or not isinstance(attrs, ConvolutionAttrs) or attrs.groups > 1:
         return None
     if any(attrs.padding) or {*attrs.strides} != {1}:
         return None
     first, other = _cut(node.operands[0]), node.operands[1]
-    if first is None:
+    if first is None or sum(block > 1 for block in first.blocks) < least_axes:
         return None
     dilations = tuple(d * block for d, block in zip(attrs.dilations, first.blocks, strict=True))
     dilated, b = replace(attrs, dilations=dilations), Builder(node.loc)
