@@ -59,6 +59,13 @@ def test_so_do_users_of_what_is_computed_of_constants_alone() -> None:
                      "x": ["y"], "sum": ["x", "i", "rows", "^x", "^pred"]}
 
 
+def test_what_is_fetched_waits_itself() -> None:
+    """A session runs an update by fetching a constant behind it."""
+    graph = (("a", "AssignVariableOp", ["h", "v"]), ("c", "Const", ["^a"]), ("d", "Const", []),
+             ("i", "Identity", ["d", "^a"]))
+    assert inputs_after(*graph, preserved="c i") == {name: inputs for name, _, inputs in graph}
+
+
 def test_who_waits_for_a_shape_waits_for_the_tensor() -> None:
     after = inputs_after(("x", "Relu", ["y"]), ("s", "ShapeN", ["x", "w:0", "^v"]), ("c", "Const", ["^s"]),
                          ("g", "Conv2DBackpropInput", ["c", "x", "x"]), ("h", "Reshape", ["x", "s:1", "^s"]),

@@ -37,7 +37,7 @@ class RelaxConstants:
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
         nodes, maybe_dead = state.graph_def.node, _behind_branches(state.graph_def)
-        waits = _waits(state.graph_def, maybe_dead)
+        waits = _waits(state, maybe_dead)
         left = _left_behind(state, maybe_dead)
         sizes = _sizes(state.graph_def, maybe_dead)
         passed = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
@@ -126,12 +126,14 @@ def _behind_branches(graph_def: GraphDef) -> set[str]:
     return behind
 
 
-def _waits(graph_def: GraphDef, maybe_dead: set[str]) -> dict[str, list[str]]:
-    """Control inputs of constants, and of what is computed of them alone: what such a node waits for."""
-    nodes = {node.name: node for node in graph_def.node}
-    constants = {name for name, node in nodes.items() if node.op == "Const" and name not in maybe_dead}
+def _waits(state: GraphState, maybe_dead: set[str]) -> dict[str, list[str]]:
+    """Control inputs of constants, and of what is computed of them alone: what such a node waits for. What is fetched
+    keeps them: who fetches it is no node that could wait instead."""
+    nodes = {node.name: node for node in state.graph_def.node}
+    apart = maybe_dead | state.preserved
+    constants = {name for name, node in nodes.items() if node.op == "Const" and name not in apart}
     waits: dict[str, list[str]] = {}
-    for name in _computed_of(graph_def, constants, _OF_SIZES | _AS_CONSTANT, set(), maybe_dead):
+    for name in _computed_of(state.graph_def, constants, _OF_SIZES | _AS_CONSTANT, set(), apart):
         waits[name] = [source if source.startswith("^") else f"^{producer_of(source)}" for source in nodes[name].input
                        if source.startswith("^") or waits[producer_of(source)]]
     return {name: inputs for name, inputs in waits.items() if inputs}
