@@ -28,7 +28,7 @@ MUTANTS = (
            "if node.name in left or (node.name in sizes and node.op in _SHAPES)}",
            ("tests/graph/passes/test_relax_constants.py",)),
     Mutant("who waits for a draw of shapes waits for no draw", "tf_stitch/graph/passes/relax_constants.py",
-           "if node.op in _OF_SIZES and node.name not in maybe_dead:",
+           "if node.op in ops and node.name not in maybe_dead:",
            "if node.name not in maybe_dead:",
            ("tests/graph/passes/test_relax_constants.py",)),
     Mutant("who reads a variable on a side waits for no update", "tf_stitch/graph/passes/branches_to_selects.py",
