@@ -146,7 +146,7 @@ def test_what_is_no_number_is_handed_on() -> None:
     assert said == [("end", 0, loss), ("epoch", 0)]
 
 
-def test_without_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     class Own(keras.callbacks.CallbackList):  # type: ignore[misc]
         pass
 
@@ -155,6 +155,8 @@ def test_without_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     _patch(SimpleNamespace(CallbackList=Own))  # type: ignore[arg-type]
     assert Own.on_train_batch_end is before
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind=None: ["a GPU"])
+    assert not capfd.readouterr().err
     _patch(SimpleNamespace())  # type: ignore[arg-type]
+    assert "of an unknown kind" in capfd.readouterr().err
     _patch(SimpleNamespace(CallbackList=Own))  # type: ignore[arg-type]
     assert Own.on_train_batch_end is not before

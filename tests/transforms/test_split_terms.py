@@ -16,7 +16,7 @@ from tf_stitch.ir.types import Dim
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.transforms.split_terms import SplitTerms
 
-B = Builder()
+B, SPLIT = Builder(), SplitTerms(least_terms=8192, most_tiles=2, tile=128, parts=64)
 
 
 def gradient(terms: Dim, rows: int, columns: int, dtype: DType = DType.F32) -> TensorGraph:
@@ -26,7 +26,7 @@ def gradient(terms: Dim, rows: int, columns: int, dtype: DType = DType.F32) -> T
 
 def parts(graph: TensorGraph) -> list[tuple[Dim, ...]]:
     """Shapes of matmuls after the pass."""
-    after = SplitTerms().run(graph).graph
+    after = SPLIT.run(graph).graph
     verify_graph(after)
     return [n.type.shape for n in after.nodes() if n.kind is OpKind.DOT]
 
@@ -38,7 +38,7 @@ def test_the_values_are_the_same(terms: int, rows: int, columns: int, found: int
     assert parts(graph) == [(found, rows, columns)]
     values = random_values(graph)
     x, y = (values[key].astype(np.float64) for key in ("x:0", "y:0"))
-    got = interpret(SplitTerms().run(graph).graph, values)["o0"]
+    got = interpret(SPLIT.run(graph).graph, values)["o0"]
     np.testing.assert_allclose(got, x.T @ y, rtol=1e-4, atol=1e-3)
 
 
@@ -47,7 +47,7 @@ def test_the_values_are_the_same(terms: int, rows: int, columns: int, found: int
     gradient(25600, 50, 50, DType.F64), gradient(size("n", 25600), 50, 50)], ids=["short", "large", "prime", "half",
                                                                                  "double", "any"])
 def test_what_stays(graph: TensorGraph) -> None:
-    assert not SplitTerms().run(graph).modified
+    assert not SPLIT.run(graph).modified
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (False, True), (True, True)])
@@ -55,9 +55,9 @@ def test_terms_that_do_not_lie_one_after_the_other(transpose_a: bool, transpose_
     terms, few = 25600, 8
     x = B.input("x:0", DType.F32, (terms, few) if transpose_a else (few, terms))
     y = B.input("y:0", DType.F32, (few, terms) if transpose_b else (terms, few))
-    assert not SplitTerms().run(region("g", [B.dot(x, y, transpose_a, transpose_b)])).modified
+    assert not SPLIT.run(region("g", [B.dot(x, y, transpose_a, transpose_b)])).modified
 
 
 def test_batches_stay() -> None:
     x, y = (B.input(name, DType.F32, (2, 25600, 8)) for name in ("x:0", "y:0"))
-    assert not SplitTerms().run(region("g", [B.dot(x, y, transpose_a=True)])).modified
+    assert not SPLIT.run(region("g", [B.dot(x, y, transpose_a=True)])).modified

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
+from tf_stitch.messages import say
 from tf_stitch.plugin.post_import import after_import
 
 MODULE = "keras.src.callbacks.callback_list"
@@ -28,7 +29,7 @@ _BEFORE = ("on_epoch_end", "on_train_end", "on_test_begin", "on_test_end")
 
 
 def hear_later_on_gpus() -> None:
-    """Where there is a GPU, whether Keras has been imported or will be; of other versions of Keras nothing changes."""
+    """Where there is a GPU, whether Keras has been imported or will be."""
     after_import(MODULE, _patch)
 
 
@@ -37,57 +38,61 @@ def _patch(module: ModuleType) -> None:
 
     callbacks = getattr(module, "CallbackList", None)
     names = (*_ENDS, *_BEFORE)
-    if tf.config.list_physical_devices("GPU") and all(hasattr(callbacks, name) for name in names):
+    if not tf.config.list_physical_devices("GPU"):
+        return
+    if all(hasattr(callbacks, name) for name in names):
         hear_later(callbacks)
+    else:
+        say("this Keras has lists of callbacks of an unknown kind: they hear of each step before the next is asked for")
 
 
 def hear_later(callbacks: Any) -> None:
     """Changes Keras' class of lists of callbacks."""
-    for name in _ENDS:
-        setattr(callbacks, name, _later(getattr(callbacks, name), name))
+    for name, methods in _ENDS.items():
+        setattr(callbacks, name, _later(getattr(callbacks, name), methods))
     for name in _BEFORE:
         setattr(callbacks, name, _behind_all(getattr(callbacks, name)))
 
 
 class _Later:
-    """Calls that are still to be made, each when its losses are there."""
+    """The call that is still to be made, when its losses are there: at most one, as all that is not a batch's end waits
+    for it."""
 
     def __init__(self) -> None:
         self._reader: ThreadPoolExecutor | None = None
-        self._calls: dict[str, tuple[Callable[[Any], None], Future[Any]]] = {}
+        self._call: tuple[Callable[[Any], None], Future[Any]] | None = None
 
-    def read(self, name: str, call: Callable[[Any], None], logs: Any) -> None:
-        """Begins to make numbers of losses, for a call of this name."""
+    def read(self, call: Callable[[Any], None], logs: Any) -> None:
+        """Begins to make numbers of losses, for a call."""
         from keras.src.utils.python_utils import pythonify_logs
 
         self._reader = self._reader or ThreadPoolExecutor(1, "tf_stitch_losses")
-        self._calls[name] = call, self._reader.submit(pythonify_logs, logs)
+        self._call = call, self._reader.submit(pythonify_logs, logs)
 
-    def make(self, name: str) -> None:
-        """Makes the call of a name, if there is one."""
-        if name in self._calls:
-            call, losses = self._calls.pop(name)
+    def make(self) -> None:
+        """Makes the call, if there is one."""
+        made, self._call = self._call, None
+        if made is not None:
+            call, losses = made
             call(losses.result())
 
-    def make_all(self) -> None:
-        """The thread ends, too: it would not outlive a fork."""
+    def end(self) -> None:
+        """As `make`. The thread ends, too: it would not outlive a fork."""
         try:
-            for name in list(self._calls):
-                self.make(name)
+            self.make()
         finally:
-            self._calls.clear()
             if self._reader is not None:
                 self._reader.shutdown()
                 self._reader = None
 
 
-def _later(end: Callable[..., None], name: str) -> Callable[..., None]:
+def _later(end: Callable[..., None], methods: tuple[str, ...]) -> Callable[..., None]:
     @functools.wraps(end)
     def wrapper(self: Any, batch: Any, logs: Any = None) -> None:
         later = self.__dict__.setdefault(_LATER, _Later())
-        later.make(name)
-        if all(_may_hear_later(callback, _ENDS[name]) for callback in self.callbacks):
-            later.read(name, functools.partial(end, self, batch), logs)
+        later.make()
+        if all(_may_hear_later(callback, methods) for callback in self.callbacks):
+            later.read(functools.partial(end, self, batch), logs)
         else:
             end(self, batch, logs)
 
@@ -98,7 +103,7 @@ def _behind_all(event: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(event)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> None:
         if _LATER in self.__dict__:
-            self.__dict__[_LATER].make_all()
+            self.__dict__[_LATER].end()
         event(self, *arguments, **named)
 
     return wrapper

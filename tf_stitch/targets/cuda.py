@@ -53,6 +53,8 @@ _UNIT = 48_000
 """Characters of source, which NVRTC compiles in some 0.4 s; what a unit itself costs is 0.04 s."""
 _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 
+_SPLIT_TERMS = SplitTerms(least_terms=8192, most_tiles=2, tile=128, parts=64)
+"""Where cuBLASLt, which splits terms too, was measured to be slower (transforms/split_terms.py)."""
 _DILATED = frozenset((OpKind.CONVOLUTION, OpKind.CONVOLUTION_INPUT_GRAD))
 _DILATED_AXES = 2
 """What cuDNN computes as fast dilated as of cut images; gradients of filters it computes up to three times slower.
@@ -81,7 +83,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         EliminateCommonSubexpressions(),  # scales, and transposes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
-        SplitTerms(),  # after matmuls were put together
+        _SPLIT_TERMS,  # after matmuls were put together
         AttentionsToCalls(options.to_call),
         SimplifyMovement(),  # heads that layers exchange with rows
         PrivateCopies(options.for_gradients),  # from here on no equal nodes become one

@@ -21,42 +21,44 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
-_LEAST_TERMS, _MOST_TILES, _TILE = 8192, 2, 128
-"""What was measured: fewer terms, or more tiles of the result, are split well enough by the library."""
-_PARTS = 64
-_FEWEST_PARTS, _MOST_PARTS = 32, 128
-
 
 @dataclass(frozen=True)
 class SplitTerms:
-    """Applies to static matmuls of float32 without a batch whose terms lie one after the other: parts are views."""
+    """Applies to static matmuls of float32 without a batch whose terms lie one after the other: parts are views.
 
+    Attributes:
+        least_terms, most_tiles: matmuls of fewer terms, or of more tiles of the result, stay.
+        tile: rows and columns of a tile.
+        parts: about so many, all equal: from half to twice as many.
+    """
+
+    least_terms: int
+    most_tiles: int
+    tile: int
+    parts: int
     name: str = "split_terms"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        return rewrite(graph, (_split,))
+        return rewrite(graph, (self._split,))
 
+    def _split(self, node: Node) -> Node | None:
+        if not isinstance(node.attrs, DotAttrs) or not self._is_long(node, node.attrs):
+            return None
+        parts = self._parts(node.operands[0].type.dims[0])
+        if parts is None:
+            return None
+        b = Builder(node.loc)
+        x, y = (b.reshape(o, (parts, o.type.dims[0] // parts, o.type.dims[1])) for o in node.operands)
+        return b.sum(b.dot(x, y, transpose_a=True), [0])
 
-def _split(node: Node) -> Node | None:
-    if not isinstance(node.attrs, DotAttrs) or not _is_long(node, node.attrs):
-        return None
-    parts = _parts(node.operands[0].type.dims[0])
-    if parts is None:
-        return None
-    b = Builder(node.loc)
-    x, y = (b.reshape(o, (parts, o.type.dims[0] // parts, o.type.dims[1])) for o in node.operands)
-    return b.sum(b.dot(x, y, transpose_a=True), [0])
+    def _is_long(self, matmul: Node, attrs: DotAttrs) -> bool:
+        if not (matmul.type.is_static and all(o.type.is_static for o in matmul.operands)) or is_in_kernel(matmul):
+            return False
+        if matmul.type.dtype is not DType.F32 or matmul.type.rank != 2 or not attrs.transpose_a or attrs.transpose_b:
+            return False
+        rows, columns = (ceil_div(size, self.tile) for size in matmul.type.dims)
+        return matmul.operands[0].type.dims[0] >= self.least_terms and 0 < rows * columns <= self.most_tiles
 
-
-def _is_long(matmul: Node, attrs: DotAttrs) -> bool:
-    if not (matmul.type.is_static and all(o.type.is_static for o in matmul.operands)) or is_in_kernel(matmul):
-        return False
-    tiles = [ceil_div(size, _TILE) for size in matmul.type.dims]
-    return (matmul.type.dtype is DType.F32 and matmul.type.rank == 2 and attrs.transpose_a and not attrs.transpose_b
-            and matmul.operands[0].type.dims[0] >= _LEAST_TERMS and 0 < tiles[0] * tiles[1] <= _MOST_TILES)
-
-
-def _parts(terms: int) -> int | None:
-    """Equal parts, about _PARTS of them."""
-    even = [n for n in range(_FEWEST_PARTS, _MOST_PARTS + 1) if terms % n == 0]
-    return min(even, key=lambda n: max(n, _PARTS) / min(n, _PARTS), default=None)
+    def _parts(self, terms: int) -> int | None:
+        even = [n for n in range(self.parts // 2, 2 * self.parts + 1) if terms % n == 0]
+        return min(even, key=lambda n: max(n, self.parts) / min(n, self.parts), default=None)
