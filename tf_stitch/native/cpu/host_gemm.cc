@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::int64_t kRows = 64;  // of a block
 constexpr std::int64_t kColumns = 64;  // of a block, at least
+constexpr std::int64_t kProducts = 16;  // of a cycle: about 32 operations
+constexpr std::int64_t kCached = 512 << 10;  // bytes of a right matrix that a core's own cache keeps
+constexpr std::int64_t kReadBytes = 4;  // of a cycle, from memory: 8 to 12 GB/s a core
+constexpr std::int64_t kPieces = 4;  // of a thread, where all wait for memory: who is late leaves some to others
+constexpr std::int64_t kLongRow = 2048;  // elements in a row that memory gives as fast as all of them
 
 using FindBlocks = const HostBlocks*();
 
@@ -34,9 +39,21 @@ const HostBlocks& Blocks() {
   return best == nullptr ? kNone : *best;
 }
 
+std::int64_t MultiplyCycles(const GemmSpec& g, std::int64_t columns) {
+  return std::min(kRows, g.m) * columns * g.k / kProducts;
+}
+
+// Of columns of the right matrix, which the blocks of rows behind the first find in a cache.
+std::int64_t ReadCycles(const GemmSpec& g, std::int64_t columns) {
+  const std::int64_t bytes = g.k * ElementBytes(g.type);
+  return g.m > kRows || g.n * bytes <= kCached ? 0 : columns * bytes / kReadBytes;
+}
+
 // Columns of a block: all of them, unless there are too few blocks of rows for all threads.
 std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int64_t threads) {
-  const std::int64_t wanted = std::max<std::int64_t>(threads / (g.batch * row_blocks), 1);
+  const bool waits = ReadCycles(g, g.n) > MultiplyCycles(g, g.n);
+  const bool pieces = waits && (g.b.transposed || g.n >= kLongRow * kPieces * threads);
+  const std::int64_t wanted = std::max<std::int64_t>((pieces ? kPieces : 1) * threads / (g.batch * row_blocks), 1);
   return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
 }
 
@@ -66,7 +83,7 @@ bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadP
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
   const std::int64_t columns = ColumnsOfBlock(g, row_blocks, NumThreads(*workers));
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;
-  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 16 + 1;  // cycles, about 32 operations each
+  const std::int64_t cost = std::max(MultiplyCycles(g, columns), ReadCycles(g, columns)) + 1;
   SharedLoop::Run(workers, g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / column_blocks % row_blocks * kRows, column = i % column_blocks * columns;
