@@ -12,25 +12,37 @@
 namespace {
 
 int threads = 1, helpers = 0;
-std::vector<tf_stitch::Range> columns;
+std::int64_t results = 0;
+std::vector<tf_stitch::Range> ranges;
 
 void Record(const tf_stitch::GemmSpec&, const tf_stitch::Operands&, std::int64_t, tf_stitch::Range,
             tf_stitch::Range cols) {
-  columns.push_back(cols);
+  ranges.push_back(cols);
 }
 
-const tf_stitch::HostBlocks kRecord{&Record, &Record, &Record, &Record};
+void RecordTerms(const tf_stitch::GemmSpec&, const tf_stitch::Operands&, std::int64_t, tf_stitch::Range terms, void*,
+                 void*) {
+  ranges.push_back(terms);
+}
+
+void RecordResult(const tf_stitch::GemmSpec&, const tf_stitch::Operands&, std::int64_t, void*, std::int64_t pieces) {
+  results = pieces;
+}
+
+constexpr tf_stitch::TypeBlocks kBlocks{&Record, &RecordTerms, &RecordResult};
+constexpr tf_stitch::HostBlocks kRecord{kBlocks, kBlocks, kBlocks, kBlocks};
 
 void Say(const char* name, const tf_stitch::GemmSpec& g) {
   std::printf("%s:", name);
   void* arguments[3] = {};
   for (int now : {1, 2, 8}) {
-    threads = now, helpers = 0;
-    columns.clear();
+    threads = now, helpers = 0, results = 0;
+    ranges.clear();
     tf_stitch::RunHostGemm(g, arguments, reinterpret_cast<tsl::thread::ThreadPool*>(&threads));
     std::int64_t widest = 0;
-    for (const tf_stitch::Range& cols : columns) widest = std::max(widest, cols.size());
-    std::printf(" %d of %d, %zu blocks of %lld%s", helpers + 1, threads, columns.size(), static_cast<long long>(widest),
+    for (const tf_stitch::Range& range : ranges) widest = std::max(widest, range.size());
+    std::printf(" %d of %d, %zu of %lld %s%s", helpers + 1, threads, ranges.size(), static_cast<long long>(widest),
+                results == 0 ? "columns" : results == static_cast<std::int64_t>(ranges.size()) ? "terms" : "wrong",
                 now == 8 ? "\n" : ";");
   }
 }

@@ -113,6 +113,20 @@ def test_halves_on_a_cpu(regions: Regions, dtype: DType, transposed: bool, m: in
         check(regions, Gemm(dtype, 1, m, n, k, g.a, b, g.out, bias=True, addend=True), "/CPU:0")
 
 
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16, DType.BF16])
+@pytest.mark.parametrize(("n", "k", "transposed"), [(777, 1030, False), (777, 1030, True), (40, 20001, False),
+                                                    (20001, 40, False)])
+@pytest.mark.parametrize("scattered", [False, True])
+def test_rows_by_matrices_that_no_cache_keeps(regions: Regions, dtype: DType, n: int, k: int, transposed: bool,
+                                              scattered: bool) -> None:
+    """In pieces of their terms, or of columns; also where terms of a row do not lie side by side."""
+    a = MatrixLayout(scattered, 3 if scattered else k, 3 * k + 5)
+    b = MatrixLayout(transposed, k if transposed else n, k * n)
+    with tf.device("/CPU:0"):
+        check(regions, Gemm(dtype, 2, 1, n, k, a, b, MatrixLayout(False, n, n), bias=True, addend=True,
+                            activation=Activation.RELU), "/CPU:0")
+
+
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
 @pytest.mark.parametrize("m", [1, 3])
 def test_sums_of_halves_are_rounded_once(regions: Regions, dtype: DType, m: int) -> None:

@@ -1,4 +1,4 @@
-"""Which blocks of a matmul on a CPU go to how many threads (cpu/host_gemm.cc)."""
+"""Which blocks of a matmul on a CPU, or pieces of its terms, go to how many threads (cpu/host_gemm.cc)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tensorflow as tf
 from tf_stitch.native.build import SOURCE_DIR
 
 WANTED = """\
-a row by what a core keeps: 1 of 1, 1 blocks of 256; 1 of 2, 2 blocks of 128; 1 of 8, 4 blocks of 64
-a row by what memory has: 1 of 1, 1 blocks of 768; 2 of 2, 2 blocks of 384; 5 of 8, 8 blocks of 96
-in halves: 1 of 1, 1 blocks of 768; 2 of 2, 2 blocks of 384; 2 of 8, 8 blocks of 96
-transposed: 1 of 1, 4 blocks of 768; 2 of 2, 8 blocks of 384; 8 of 8, 32 blocks of 96
-long rows: 1 of 1, 4 blocks of 16384; 2 of 2, 8 blocks of 8192; 8 of 8, 32 blocks of 2048
-16 rows: 1 of 1, 1 blocks of 768; 2 of 2, 2 blocks of 384; 5 of 8, 8 blocks of 96
-128 rows: 1 of 1, 2 blocks of 256; 2 of 2, 2 blocks of 256; 5 of 8, 8 blocks of 64
+a row by what a core keeps: 1 of 1, 1 of 256 columns; 1 of 2, 2 of 128 columns; 1 of 8, 4 of 64 columns
+a row by what memory has: 1 of 1, 16 of 48 terms; 2 of 2, 16 of 48 terms; 5 of 8, 16 of 48 terms
+in halves: 1 of 1, 9 of 86 terms; 2 of 2, 9 of 86 terms; 2 of 8, 9 of 86 terms
+transposed: 1 of 1, 4 of 768 columns; 2 of 2, 8 of 384 columns; 8 of 8, 32 of 96 columns
+long rows: 1 of 1, 4 of 16384 columns; 2 of 2, 8 of 8192 columns; 8 of 8, 32 of 2048 columns
+16 rows: 1 of 1, 1 of 768 columns; 2 of 2, 2 of 384 columns; 5 of 8, 8 of 96 columns
+128 rows: 1 of 1, 2 of 256 columns; 2 of 2, 2 of 256 columns; 5 of 8, 8 of 64 columns
 """
 
 

@@ -5,60 +5,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/one_row_impl.h"
+
 namespace tf_stitch {
 namespace {
 
-constexpr int kLanes = 16;
-constexpr std::int64_t kTogether = 4;  // rows of a matrix that are read side by side
 constexpr std::int64_t kWidened = 1 << 15;  // elements of a matrix that are float32 at a time: they stay in a core's cache
-
-template <typename T>
-using Lanes = Eigen::Array<T, kLanes, 1>;
-
-inline Lanes<float> Wide(const float* x) { return Eigen::Map<const Lanes<float>>(x); }
-
-template <typename Half>
-Lanes<float> Wide(const Half* x) {
-  return Eigen::Map<const Lanes<Half>>(x).template cast<float>();
-}
 
 // Rows of halves, `stride` apart, as rows of float32 without gaps.
 template <typename Half>
 void Widen(const Half* x, std::int64_t stride, std::int64_t rows, std::int64_t cols, float* wide) {
   for (; rows > 0; --rows, x += stride, wide += cols) {
     std::int64_t i = 0;
-    for (; i + kLanes <= cols; i += kLanes) Eigen::Map<Lanes<float>>(wide + i) = Wide(x + i);
+    for (; i + kLanes <= cols; i += kLanes) Eigen::Map<Lanes<float>>(wide + i) = Wide<float>(x + i);
     for (; i < cols; ++i) wide[i] = static_cast<float>(x[i]);
-  }
-}
-
-// out[i] = the matmul of x and row i of `rows`, for `count` rows.
-template <int count, typename Half>
-void Dots(const float* x, const Half* rows, std::int64_t stride, std::int64_t terms, float* out) {
-  Lanes<float> sums[count];
-  for (Lanes<float>& sum : sums) sum.setZero();
-  std::int64_t i = 0;
-  for (; i + kLanes <= terms; i += kLanes) {
-    const Lanes<float> now = Wide(x + i);
-    for (int row = 0; row < count; ++row) sums[row] += now * Wide(rows + row * stride + i);
-  }
-  for (int row = 0; row < count; ++row) out[row] = sums[row].sum();
-  for (; i < terms; ++i) {
-    for (int row = 0; row < count; ++row) out[row] += x[i] * static_cast<float>(rows[row * stride + i]);
-  }
-}
-
-// out += x[0] row 0 + x[1] row 1 + ..., for `count` rows.
-template <int count, typename Half>
-void AddRows(const float* x, const Half* rows, std::int64_t stride, std::int64_t cols, float* out) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= cols; i += kLanes) {
-    Lanes<float> sum = Wide(out + i);
-    for (int row = 0; row < count; ++row) sum += x[row] * Wide(rows + row * stride + i);
-    Eigen::Map<Lanes<float>>(out + i) = sum;
-  }
-  for (; i < cols; ++i) {
-    for (int row = 0; row < count; ++row) out[i] += x[row] * static_cast<float>(rows[row * stride + i]);
   }
 }
 
@@ -70,9 +30,7 @@ void OneRow(const GemmSpec& g, const float* x, const Half* b, std::int64_t colum
     for (; i + kTogether <= columns; i += kTogether) Dots<kTogether>(x, b + i * g.b.stride, g.b.stride, g.k, out + i);
     for (; i < columns; ++i) Dots<1>(x, b + i * g.b.stride, g.b.stride, g.k, out + i);
   } else {
-    std::fill(out, out + columns, 0.0f);
-    for (; i + kTogether <= g.k; i += kTogether) AddRows<kTogether>(x + i, b + i * g.b.stride, g.b.stride, columns, out);
-    for (; i < g.k; ++i) AddRows<1>(x + i, b + i * g.b.stride, g.b.stride, columns, out);
+    SumRows(x, b, g.b.stride, g.k, columns, out);
   }
 }
 

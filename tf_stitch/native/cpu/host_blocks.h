@@ -25,8 +25,20 @@ inline std::int64_t Place(const MatrixLayout& stored, std::int64_t one) {
 // Rows and columns of the result of matmul `one`.
 using MatmulBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range rows, Range cols);
 
+// Some terms of the sums of matmul `one`, which is of one row and a right matrix that is not transposed. `left` is
+// memory for as many sums as terms, `sums` for as many as columns: float64 for float64, else float32.
+using RowSumsBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range terms, void* left, void* sums);
+// Its result, of such sums behind each other.
+using RowResultBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, void* sums, std::int64_t pieces);
+
+struct TypeBlocks {
+  MatmulBlock block;
+  RowSumsBlock row_sums;
+  RowResultBlock row_result;
+};
+
 struct HostBlocks {  // by element type
-  MatmulBlock f32, f64, f16, bf16;
+  TypeBlocks f32, f64, f16, bf16;
 };
 
 // Null where the compiler cannot make them; they must not run on a processor without these instructions. Weak: a library

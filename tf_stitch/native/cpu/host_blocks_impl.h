@@ -79,7 +79,11 @@ void Block(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, 
 namespace tf_stitch {
 namespace {
 
-constexpr HostBlocks kBlocks{&Block<float>, &Block<double>, &HalfBlock<Eigen::half>, &HalfBlock<Eigen::bfloat16>};
+constexpr HostBlocks kBlocks{{&Block<float>, &RowSums<float, float>, &RowResult<float, float>},
+                             {&Block<double>, &RowSums<double, double>, &RowResult<double, double>},
+                             {&HalfBlock<Eigen::half>, &RowSums<float, Eigen::half>, &RowResult<float, Eigen::half>},
+                             {&HalfBlock<Eigen::bfloat16>, &RowSums<float, Eigen::bfloat16>,
+                              &RowResult<float, Eigen::bfloat16>}};
 
 }  // namespace
 }  // namespace tf_stitch

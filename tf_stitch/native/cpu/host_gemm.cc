@@ -1,5 +1,6 @@
 // Matmuls on the CPU: blocks of rows and columns, spread over TensorFlow's pool.
 #include <algorithm>
+#include <vector>
 
 #include "op/gemm.h"
 #include "cpu/host_blocks.h"
@@ -15,7 +16,8 @@ constexpr std::int64_t kProducts = 16;  // of a cycle: about 32 operations
 constexpr std::int64_t kCached = 512 << 10;  // bytes of a right matrix that a core's own cache keeps
 constexpr std::int64_t kReadBytes = 4;  // of a cycle, from memory: 8 to 12 GB/s a core
 constexpr std::int64_t kPieces = 4;  // of a thread, where all wait for memory: who is late leaves some to others
-constexpr std::int64_t kLongRow = 2048;  // elements in a row that memory gives as fast as all of them
+constexpr std::int64_t kManyColumns = 1 << 14;  // in a row that memory gives as fast in parts
+constexpr std::int64_t kPieceBytes = 128 << 10, kPieceTerms = 16, kMostPieces = 16;  // of the terms of a row's sums
 
 using FindBlocks = const HostBlocks*();
 
@@ -52,13 +54,13 @@ std::int64_t ReadCycles(const GemmSpec& g, std::int64_t columns) {
 // Columns of a block: all of them, unless there are too few blocks of rows for all threads.
 std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int64_t threads) {
   const bool waits = ReadCycles(g, g.n) > MultiplyCycles(g, g.n);
-  const bool pieces = waits && (g.b.transposed || g.n >= kLongRow * kPieces * threads);
+  const bool pieces = waits && (g.b.transposed || g.n >= kManyColumns);
   const std::int64_t wanted = std::max<std::int64_t>((pieces ? kPieces : 1) * threads / (g.batch * row_blocks), 1);
   return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
 }
 
-// Null for an element type that there is none for.
-MatmulBlock BlockFor(int type) {
+// Empty for an element type that there is none for.
+TypeBlocks BlocksFor(int type) {
   switch (type) {
     case kFloat:
       return Blocks().f32;
@@ -69,17 +71,47 @@ MatmulBlock BlockFor(int type) {
     case kBfloat16:
       return Blocks().bf16;
     default:
-      return nullptr;
+      return {};
   }
+}
+
+// Pieces that the terms of a row's sums are cut into, so that threads read whole rows of the right matrix: more than
+// one where these are short. As many for any number of threads, which results may not depend on.
+std::int64_t PiecesOfTerms(const GemmSpec& g) {
+  const std::int64_t bytes = g.k * g.n * ElementBytes(g.type);
+  if (g.m != 1 || g.b.transposed || g.n >= kManyColumns || bytes <= kCached) return 1;
+  return std::max<std::int64_t>(std::min({bytes / kPieceBytes, g.k / kPieceTerms, kMostPieces}), 1);
+}
+
+void RunRows(const GemmSpec& g, const Operands& at, const TypeBlocks& blocks, std::int64_t pieces,
+             tsl::thread::ThreadPool* workers) {
+  const std::int64_t sum_bytes = g.type == kDouble ? 8 : 4;
+  const std::int64_t sums = g.k + pieces * g.n;  // of a row: its terms, then the sums
+  thread_local std::vector<double> memory;
+  memory.resize((g.batch * sums * sum_bytes + 7) / 8);
+  char* const rows = reinterpret_cast<char*>(memory.data());
+  const auto place = [&](std::int64_t one, std::int64_t i) { return rows + (one * sums + i) * sum_bytes; };
+  SharedLoop::Run(workers, g.batch * pieces, ReadCycles(g, g.n) / pieces, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t one = i / pieces, piece = i % pieces;
+      const Range terms{g.k * piece / pieces, g.k * (piece + 1) / pieces};
+      blocks.row_sums(g, at, one, terms, place(one, terms.first), place(one, g.k + piece * g.n));
+    }
+  });
+  for (std::int64_t one = 0; one < g.batch; ++one) blocks.row_result(g, at, one, place(one, g.k), pieces);
 }
 
 }  // namespace
 
 bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadPool* workers) {
-  const MatmulBlock block = BlockFor(g.type);
-  if (block == nullptr) return false;
+  const TypeBlocks blocks = BlocksFor(g.type);
+  if (blocks.block == nullptr) return false;
   const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
                     g.addend ? arguments[AddendArgument(g)] : nullptr, arguments[Arguments(g) - 1]};
+  if (const std::int64_t pieces = PiecesOfTerms(g); pieces > 1) {
+    RunRows(g, at, blocks, pieces, workers);
+    return true;
+  }
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
   const std::int64_t columns = ColumnsOfBlock(g, row_blocks, NumThreads(*workers));
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;
@@ -87,8 +119,8 @@ bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadP
   SharedLoop::Run(workers, g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / column_blocks % row_blocks * kRows, column = i % column_blocks * columns;
-      block(g, at, i / column_blocks / row_blocks, {row, std::min(row + kRows, g.m)},
-            {column, std::min(column + columns, g.n)});
+      blocks.block(g, at, i / column_blocks / row_blocks, {row, std::min(row + kRows, g.m)},
+                   {column, std::min(column + columns, g.n)});
     }
   });
   return true;
