@@ -88,7 +88,8 @@ void RunRows(const GemmSpec& g, const Operands& at, const TypeBlocks& blocks, st
   const std::int64_t sum_bytes = g.type == kDouble ? 8 : 4;
   const std::int64_t sums = g.k + pieces * g.n;  // of a row: its terms, then the sums
   thread_local std::vector<double> memory;
-  memory.resize((g.batch * sums * sum_bytes + 7) / 8);
+  const std::size_t wanted = (g.batch * sums * sum_bytes + 7) / 8;
+  if (memory.size() < wanted) memory.resize(wanted);
   char* const rows = reinterpret_cast<char*>(memory.data());
   const auto place = [&](std::int64_t one, std::int64_t i) { return rows + (one * sums + i) * sum_bytes; };
   SharedLoop::Run(workers, g.batch * pieces, ReadCycles(g, g.n) / pieces, [&](std::int64_t begin, std::int64_t end) {
