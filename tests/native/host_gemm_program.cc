@@ -1,5 +1,5 @@
 // Which blocks of matmuls go to which threads, with blocks that are recorded instead of multiplied and a pool that
-// keeps what it is given. Prints lines for test_host_gemm.py.
+// counts what it is given. Prints lines for test_host_gemm.py: helpers / threads, and the work.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -25,7 +25,8 @@ void RecordTerms(const tf_stitch::GemmSpec&, const tf_stitch::Operands&, std::in
   ranges.push_back(terms);
 }
 
-void RecordResult(const tf_stitch::GemmSpec&, const tf_stitch::Operands&, std::int64_t, void*, std::int64_t pieces) {
+void RecordResult(const tf_stitch::GemmSpec&, const tf_stitch::Operands&, std::int64_t, void*, std::int64_t pieces,
+                  tf_stitch::Range) {
   results = pieces;
 }
 
@@ -41,7 +42,7 @@ void Say(const char* name, const tf_stitch::GemmSpec& g) {
     tf_stitch::RunHostGemm(g, arguments, reinterpret_cast<tsl::thread::ThreadPool*>(&threads));
     std::int64_t widest = 0;
     for (const tf_stitch::Range& range : ranges) widest = std::max(widest, range.size());
-    std::printf(" %d of %d, %zu of %lld %s%s", helpers + 1, threads, ranges.size(), static_cast<long long>(widest),
+    std::printf(" %d/%d, %zu of %lld %s%s", helpers, threads, ranges.size(), static_cast<long long>(widest),
                 results == 0 ? "columns" : results == static_cast<std::int64_t>(ranges.size()) ? "terms" : "wrong",
                 now == 8 ? "\n" : ";");
   }
@@ -73,6 +74,7 @@ int main() {
   Say("in halves", Matmul(kBfloat16, 1, 768, 768, false));
   Say("transposed", Matmul(kFloat, 1, 768, 3072, true));
   Say("long rows", Matmul(kFloat, 1, 768, 65536, false));
+  Say("8 rows", Matmul(kFloat, 8, 768, 768, false));
   Say("16 rows", Matmul(kFloat, 16, 768, 768, false));
   Say("128 rows", Matmul(kFloat, 128, 256, 256, false));
 }

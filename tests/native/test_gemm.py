@@ -117,13 +117,14 @@ def test_halves_on_a_cpu(regions: Regions, dtype: DType, transposed: bool, m: in
 @pytest.mark.parametrize(("n", "k", "transposed"), [(777, 1030, False), (777, 1030, True), (40, 20001, False),
                                                     (20001, 40, False)])
 @pytest.mark.parametrize("scattered", [False, True])
-def test_rows_by_matrices_that_no_cache_keeps(regions: Regions, dtype: DType, n: int, k: int, transposed: bool,
+@pytest.mark.parametrize("m", [1, 3])
+def test_rows_by_matrices_that_no_cache_keeps(regions: Regions, dtype: DType, m: int, n: int, k: int, transposed: bool,
                                               scattered: bool) -> None:
     """In pieces of their terms, or of columns; also where terms of a row do not lie side by side."""
-    a = MatrixLayout(scattered, 3 if scattered else k, 3 * k + 5)
+    a = MatrixLayout(scattered, 5 if scattered else k + 1, 5 * (k + 1))
     b = MatrixLayout(transposed, k if transposed else n, k * n)
     with tf.device("/CPU:0"):
-        check(regions, Gemm(dtype, 2, 1, n, k, a, b, MatrixLayout(False, n, n), bias=True, addend=True,
+        check(regions, Gemm(dtype, 2, m, n, k, a, b, MatrixLayout(False, n, m * n), bias=True, addend=True,
                             activation=Activation.RELU), "/CPU:0")
 
 

@@ -10,13 +10,14 @@ import tensorflow as tf
 from tf_stitch.native.build import SOURCE_DIR
 
 WANTED = """\
-a row by what a core keeps: 1 of 1, 1 of 256 columns; 1 of 2, 2 of 128 columns; 1 of 8, 4 of 64 columns
-a row by what memory has: 1 of 1, 16 of 48 terms; 2 of 2, 16 of 48 terms; 5 of 8, 16 of 48 terms
-in halves: 1 of 1, 9 of 86 terms; 2 of 2, 9 of 86 terms; 2 of 8, 9 of 86 terms
-transposed: 1 of 1, 4 of 768 columns; 2 of 2, 8 of 384 columns; 8 of 8, 32 of 96 columns
-long rows: 1 of 1, 4 of 16384 columns; 2 of 2, 8 of 8192 columns; 8 of 8, 32 of 2048 columns
-16 rows: 1 of 1, 1 of 768 columns; 2 of 2, 2 of 384 columns; 5 of 8, 8 of 96 columns
-128 rows: 1 of 1, 2 of 256 columns; 2 of 2, 2 of 256 columns; 5 of 8, 8 of 64 columns
+a row by what a core keeps: 0/1, 1 of 256 columns; 0/2, 2 of 128 columns; 0/8, 4 of 64 columns
+a row by what memory has: 0/1, 16 of 48 terms; 1/2, 16 of 48 terms; 4/8, 16 of 48 terms
+in halves: 0/1, 9 of 86 terms; 1/2, 9 of 86 terms; 1/8, 9 of 86 terms
+transposed: 0/1, 4 of 768 columns; 1/2, 8 of 384 columns; 7/8, 32 of 96 columns
+long rows: 0/1, 16 of 48 terms; 2/2, 16 of 48 terms; 14/8, 16 of 48 terms
+8 rows: 0/1, 12 of 64 terms; 1/2, 12 of 64 terms; 4/8, 12 of 64 terms
+16 rows: 0/1, 1 of 768 columns; 1/2, 2 of 384 columns; 4/8, 8 of 96 columns
+128 rows: 0/1, 2 of 256 columns; 1/2, 2 of 256 columns; 4/8, 8 of 64 columns
 """
 
 

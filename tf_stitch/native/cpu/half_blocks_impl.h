@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/one_row_impl.h"
+#include "cpu/few_rows_impl.h"
 
 namespace tf_stitch {
 namespace {
@@ -30,7 +30,7 @@ void OneRow(const GemmSpec& g, const float* x, const Half* b, std::int64_t colum
     for (; i + kTogether <= columns; i += kTogether) Dots<kTogether>(x, b + i * g.b.stride, g.b.stride, g.k, out + i);
     for (; i < columns; ++i) Dots<1>(x, b + i * g.b.stride, g.b.stride, g.k, out + i);
   } else {
-    SumRows(x, b, g.b.stride, g.k, columns, out);
+    SumRows(1, x, b, g.b.stride, g.k, columns, out);
   }
 }
 
@@ -51,7 +51,8 @@ void HalfBlock(const GemmSpec& g, const Operands& at, std::int64_t one, Range ro
   const bool is_row = m == 1;
   const std::int64_t most = is_row ? cols.size() : std::min(std::max<std::int64_t>(kWidened / g.k, kLanes), cols.size());
   thread_local std::vector<float> memory;
-  memory.resize(m * g.k + m * most + (is_row ? 0 : g.k * most));
+  const std::size_t wanted = m * g.k + m * most + (is_row ? 0 : g.k * most);
+  if (memory.size() < wanted) memory.resize(wanted);
   float *left = memory.data(), *sums = left + m * g.k, *right = sums + m * most;
   const Eigen::OuterStride<> left_stride(g.k);
   if (g.a.transposed) {

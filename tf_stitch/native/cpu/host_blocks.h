@@ -25,11 +25,12 @@ inline std::int64_t Place(const MatrixLayout& stored, std::int64_t one) {
 // Rows and columns of the result of matmul `one`.
 using MatmulBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range rows, Range cols);
 
-// Some terms of the sums of matmul `one`, which is of one row and a right matrix that is not transposed. `left` is
-// memory for as many sums as terms, `sums` for as many as columns: float64 for float64, else float32.
+// Some terms of the sums of matmul `one`, which is of few rows and a right matrix that is not transposed. For each row
+// `left` is memory for as many sums as terms, `sums` for as many as columns: float64 for float64, else float32.
 using RowSumsBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range terms, void* left, void* sums);
-// Its result, of such sums behind each other.
-using RowResultBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, void* sums, std::int64_t pieces);
+// Some columns of its result, of such sums behind each other.
+using RowResultBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, void* sums, std::int64_t pieces,
+                                Range cols);
 
 struct TypeBlocks {
   MatmulBlock block;

@@ -16,8 +16,9 @@ constexpr std::int64_t kProducts = 16;  // of a cycle: about 32 operations
 constexpr std::int64_t kCached = 512 << 10;  // bytes of a right matrix that a core's own cache keeps
 constexpr std::int64_t kReadBytes = 4;  // of a cycle, from memory: 8 to 12 GB/s a core
 constexpr std::int64_t kPieces = 4;  // of a thread, where all wait for memory: who is late leaves some to others
-constexpr std::int64_t kManyColumns = 1 << 14;  // in a row that memory gives as fast in parts
-constexpr std::int64_t kPieceBytes = 128 << 10, kPieceTerms = 16, kMostPieces = 16;  // of the terms of a row's sums
+constexpr std::int64_t kFewRows = 8;  // with 16 Eigen, which copies the right matrix first, is faster
+constexpr std::int64_t kPieceBytes = 128 << 10, kPieceTerms = 8, kMostPieces = 16;  // of the terms of few rows' sums
+constexpr std::int64_t kResultColumns = 4096;
 
 using FindBlocks = const HostBlocks*();
 
@@ -53,8 +54,7 @@ std::int64_t ReadCycles(const GemmSpec& g, std::int64_t columns) {
 
 // Columns of a block: all of them, unless there are too few blocks of rows for all threads.
 std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int64_t threads) {
-  const bool waits = ReadCycles(g, g.n) > MultiplyCycles(g, g.n);
-  const bool pieces = waits && (g.b.transposed || g.n >= kManyColumns);
+  const bool pieces = g.b.transposed && ReadCycles(g, g.n) > MultiplyCycles(g, g.n);
   const std::int64_t wanted = std::max<std::int64_t>((pieces ? kPieces : 1) * threads / (g.batch * row_blocks), 1);
   return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
 }
@@ -75,23 +75,23 @@ TypeBlocks BlocksFor(int type) {
   }
 }
 
-// Pieces that the terms of a row's sums are cut into, so that threads read whole rows of the right matrix: more than
-// one where these are short. As many for any number of threads, which results may not depend on.
+// Pieces that the terms of few rows' sums are cut into, so that threads read whole rows of the right matrix; 1 for
+// other matmuls. As many for any number of threads, which results may not depend on.
 std::int64_t PiecesOfTerms(const GemmSpec& g) {
   const std::int64_t bytes = g.k * g.n * ElementBytes(g.type);
-  if (g.m != 1 || g.b.transposed || g.n >= kManyColumns || bytes <= kCached) return 1;
-  return std::max<std::int64_t>(std::min({bytes / kPieceBytes, g.k / kPieceTerms, kMostPieces}), 1);
+  if (g.m > kFewRows || g.b.transposed || bytes <= kCached) return 1;
+  return std::max<std::int64_t>(std::min({bytes / kPieceBytes, g.k / (kPieceTerms * g.m), kMostPieces}), 1);
 }
 
-void RunRows(const GemmSpec& g, const Operands& at, const TypeBlocks& blocks, std::int64_t pieces,
-             tsl::thread::ThreadPool* workers) {
+void RunFewRows(const GemmSpec& g, const Operands& at, const TypeBlocks& blocks, std::int64_t pieces,
+                tsl::thread::ThreadPool* workers) {
   const std::int64_t sum_bytes = g.type == kDouble ? 8 : 4;
-  const std::int64_t sums = g.k + pieces * g.n;  // of a row: its terms, then the sums
+  const std::int64_t sums = g.m * (g.k + pieces * g.n);  // of a matmul: its left matrix, then the pieces
   thread_local std::vector<double> memory;
   const std::size_t wanted = (g.batch * sums * sum_bytes + 7) / 8;
   if (memory.size() < wanted) memory.resize(wanted);
-  char* const rows = reinterpret_cast<char*>(memory.data());
-  const auto place = [&](std::int64_t one, std::int64_t i) { return rows + (one * sums + i) * sum_bytes; };
+  char* const all = reinterpret_cast<char*>(memory.data());
+  const auto place = [&](std::int64_t one, std::int64_t i) { return all + (one * sums + g.m * i) * sum_bytes; };
   SharedLoop::Run(workers, g.batch * pieces, ReadCycles(g, g.n) / pieces, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t one = i / pieces, piece = i % pieces;
@@ -99,7 +99,14 @@ void RunRows(const GemmSpec& g, const Operands& at, const TypeBlocks& blocks, st
       blocks.row_sums(g, at, one, terms, place(one, terms.first), place(one, g.k + piece * g.n));
     }
   });
-  for (std::int64_t one = 0; one < g.batch; ++one) blocks.row_result(g, at, one, place(one, g.k), pieces);
+  const std::int64_t blocks_of_columns = (g.n + kResultColumns - 1) / kResultColumns;
+  const std::int64_t cost = g.m * pieces * std::min(kResultColumns, g.n) * sum_bytes / kReadBytes;
+  SharedLoop::Run(workers, g.batch * blocks_of_columns, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t one = i / blocks_of_columns, column = i % blocks_of_columns * kResultColumns;
+      blocks.row_result(g, at, one, place(one, g.k), pieces, {column, std::min(column + kResultColumns, g.n)});
+    }
+  });
 }
 
 }  // namespace
@@ -110,7 +117,7 @@ bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadP
   const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
                     g.addend ? arguments[AddendArgument(g)] : nullptr, arguments[Arguments(g) - 1]};
   if (const std::int64_t pieces = PiecesOfTerms(g); pieces > 1) {
-    RunRows(g, at, blocks, pieces, workers);
+    RunFewRows(g, at, blocks, pieces, workers);
     return true;
   }
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
