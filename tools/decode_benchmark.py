@@ -12,6 +12,7 @@ configurations, batches and policies go to a file, and a page to benchmarks/.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import statistics
 import sys
@@ -19,43 +20,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags
-
 from tools.benchmark.machine import describe_cpu, describe_gpu
 from tools.benchmark.raw_rows import command_line, page_of, write_rows
 from tools.benchmark.workers import BACKENDS, Worker
 
-_CONFIG = flags.DEFINE_list("config", ["paper"], "of models/decoding.py")
-_BATCH = flags.DEFINE_list("batch", ["1"], "texts at once")
-_SAMPLER = flags.DEFINE_enum("sampler", "likeliest", ["likeliest", "draw"], "how words are chosen")
-_TF32 = flags.DEFINE_boolean("tf32", True, "whether matmuls on GPUs may be TF32; without it texts have to be equal")
-_POLICY = flags.DEFINE_list("policy", ["float32"], "of element types; mixed_bfloat16, for example")
-_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "of tf, xla, stitch")
-_WARM_UP = flags.DEFINE_integer("warm_up", 12, "calls of tf_stitch before those that are timed: its check takes eight")
-_TURNS = flags.DEFINE_integer("turns", 15, "calls of each that are timed")
-_OUT = flags.DEFINE_string("out", "", "file of rows")
 
-
-def measure(config: str, batch: int, policy: str) -> dict[str, Any]:
+def measure(config: str, batch: int, policy: str, options: argparse.Namespace) -> dict[str, Any]:
     """A row: seconds of calls, of processors, and of the first call by backend, and whether texts are the first's."""
-    workers = {name: Worker("decode_worker", config, batch, _SAMPLER.value, _TF32.value, policy, name,
-                            backend=BACKENDS[name]) for name in _BACKENDS.value}
+    workers = {name: Worker("decode_worker", config, batch, options.sampler, bool(options.tf32), policy, name,
+                            backend=BACKENDS[name]) for name in options.backends.split(",")}
     first = {}
     for worker in workers.values():
         worker.wait()
     for name, worker in workers.items():
         first[name] = worker.ask(1)
     for name, worker in workers.items():
-        worker.ask(_WARM_UP.value if name == "stitch" else 2)
+        worker.ask(options.warm_up if name == "stitch" else 2)
     seconds: dict[str, list[float]] = {name: [] for name in workers}
     processor: dict[str, list[float]] = {name: [] for name in workers}
-    for _ in range(_TURNS.value):
+    for _ in range(options.turns):
         for name, worker in workers.items():
             answer = worker.ask(1)
             seconds[name] += answer["seconds"]
             processor[name] += answer["processor"]
     texts = next(iter(first.values()))["texts"]
-    row = {"config": config, "batch": batch, "policy": policy, "sampler": _SAMPLER.value, "seconds": seconds,
+    row = {"config": config, "batch": batch, "policy": policy, "sampler": options.sampler, "seconds": seconds,
            "processor": processor, "first": {name: answer["seconds"][0] for name, answer in first.items()},
            "same_texts": {name: answer["texts"] == texts for name, answer in first.items()}}
     _print_times(row)
@@ -94,7 +83,7 @@ def page(document: dict[str, Any]) -> str:
 
 def _print_times(row: dict[str, Any]) -> None:
     print(f"{row['config']}, batch {row['batch']}, {row['sampler']}, {row['policy']}, "
-          f"medians of {_TURNS.value} calls in turns")
+          f"medians of {len(next(iter(row['seconds'].values())))} calls in turns")
     for name, times in row["seconds"].items():
         processor = 1e3 * statistics.median(row["processor"][name])
         print(f"{name:7} {milliseconds(times)} ms, of processors {processor:.4g}, first call "
@@ -112,16 +101,29 @@ def _print_loops(report: dict[str, Any]) -> None:
         print(f"fallback: {entry}")
 
 
-def main(_: Sequence[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", default="paper", help="of models/decoding.py, several with commas between")
+    parser.add_argument("--batch", default="1", help="texts at once, several with commas between")
+    parser.add_argument("--policy", default="float32", help="of element types, several with commas between")
+    parser.add_argument("--sampler", default="likeliest", choices=("likeliest", "draw"), help="how words are chosen")
+    parser.add_argument("--tf32", type=int, choices=(0, 1), default=1,
+                        help="whether matmuls on GPUs may be TF32; without it texts have to be equal")
+    parser.add_argument("--backends", default=",".join(BACKENDS), help="of tf, xla, stitch")
+    parser.add_argument("--warm_up", type=int, default=12,
+                        help="calls of tf_stitch before those that are timed: its check takes eight")
+    parser.add_argument("--turns", type=int, default=15, help="calls of each that are timed")
+    parser.add_argument("--out", type=Path, help="file of rows; the page is beside it")
+    options = parser.parse_args()
     document: dict[str, Any] = {"machine": describe_gpu() | describe_cpu(), "command": command_line(sys.argv),
                                 "rows": []}
-    for config, batch, policy in itertools.product(_CONFIG.value, map(int, _BATCH.value), _POLICY.value):
-        document["rows"].append(measure(config, batch, policy))
-        if _OUT.value:
-            out = Path(_OUT.value)
-            write_rows(out, document)
-            page_of(out).write_text(page(document))
+    batches = map(int, options.batch.split(","))
+    for config, batch, policy in itertools.product(options.config.split(","), batches, options.policy.split(",")):
+        document["rows"].append(measure(config, batch, policy, options))
+        if options.out:
+            write_rows(options.out, document)
+            page_of(options.out).write_text(page(document))
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()
