@@ -1,5 +1,6 @@
 // Which blocks of matmuls go to which threads, with blocks that are recorded instead of multiplied and a pool that
-// counts what it is given. Prints lines for test_host_gemm.py: helpers / threads, and the work.
+// counts what it is given. Prints lines for test_host_gemm.py:
+// helpers (of both loops, where pieces of terms are added up by a second one) / threads, and the work.
 #include <algorithm>
 #include <cstdio>
 #include <functional>

@@ -13,7 +13,7 @@ from tools.benchmark.raw_rows import page_of, read_rows
 
 
 class Fake:
-    """A process in which each call takes as long as its backend's place in the alphabet says."""
+    """A process in which each call takes as long as its backend is given here, and XLA finds other words."""
 
     asked: ClassVar[list[tuple[object, ...]]] = []
     ended: ClassVar[list[str]] = []
@@ -43,12 +43,14 @@ class Fake:
 def test_rows_of_all_configurations_and_their_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                    capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(decode_benchmark, "Worker", Fake)
+    monkeypatch.setattr(Fake, "asked", [])
+    monkeypatch.setattr(Fake, "ended", [])
     out = tmp_path / "raw" / "decoding.json.gz"
     asked = ["--config=paper,medium", "--batch=1,16", "--turns=3"]
     monkeypatch.setattr(sys, "argv", ["tools/decode_benchmark.py", *asked, f"--out={out}"])
     decode_benchmark.main()
     assert [one[:3] for one in Fake.asked[::3]] == [("paper", 1, "float32"), ("paper", 16, "float32"),
-                                                        ("medium", 1, "float32"), ("medium", 16, "float32")]
+                                                    ("medium", 1, "float32"), ("medium", 16, "float32")]
     assert len(Fake.ended) == len(Fake.asked) == 12, "a process of another row would take a core"
     document = read_rows(out)
     assert document["command"] == " ".join(["python -m tools.decode_benchmark", *asked])

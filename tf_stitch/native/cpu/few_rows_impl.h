@@ -18,22 +18,6 @@ Lanes<Sum> Wide(const T* x) {
   return Eigen::Map<const Lanes<T>>(x).template cast<Sum>();
 }
 
-// out[i] = the matmul of x and row i of `rows`, for `count` rows.
-template <int count, typename Sum, typename T>
-void Dots(const Sum* x, const T* rows, std::int64_t stride, std::int64_t terms, Sum* out) {
-  Lanes<Sum> sums[count];
-  for (Lanes<Sum>& sum : sums) sum.setZero();
-  std::int64_t i = 0;
-  for (; i + kLanes <= terms; i += kLanes) {
-    const Lanes<Sum> now = Wide<Sum>(x + i);
-    for (int row = 0; row < count; ++row) sums[row] += now * Wide<Sum>(rows + row * stride + i);
-  }
-  for (int row = 0; row < count; ++row) out[row] = sums[row].sum();
-  for (; i < terms; ++i) {
-    for (int row = 0; row < count; ++row) out[row] += x[i] * static_cast<Sum>(rows[row * stride + i]);
-  }
-}
-
 // out += x[0] row 0 + x[apart] row `apart` + ..., for `count` rows; so for each of `m` rows of x, which are `terms` apart.
 template <int count, typename Sum, typename T>
 void AddRows(std::int64_t m, const Sum* x, std::int64_t terms, std::int64_t apart, const T* rows, std::int64_t stride,

@@ -22,6 +22,22 @@ void Widen(const Half* x, std::int64_t stride, std::int64_t rows, std::int64_t c
   }
 }
 
+// out[i] = the matmul of x and row i of `rows`, for `count` rows.
+template <int count, typename Sum, typename T>
+void Dots(const Sum* x, const T* rows, std::int64_t stride, std::int64_t terms, Sum* out) {
+  Lanes<Sum> sums[count];
+  for (Lanes<Sum>& sum : sums) sum.setZero();
+  std::int64_t i = 0;
+  for (; i + kLanes <= terms; i += kLanes) {
+    const Lanes<Sum> now = Wide<Sum>(x + i);
+    for (int row = 0; row < count; ++row) sums[row] += now * Wide<Sum>(rows + row * stride + i);
+  }
+  for (int row = 0; row < count; ++row) out[row] = sums[row].sum();
+  for (; i < terms; ++i) {
+    for (int row = 0; row < count; ++row) out[row] += x[i] * static_cast<Sum>(rows[row * stride + i]);
+  }
+}
+
 // One row of a matmul. Its right matrix is read once, so elements become float32 on the way.
 template <typename Half>
 void OneRow(const GemmSpec& g, const float* x, const Half* b, std::int64_t columns, float* out) {

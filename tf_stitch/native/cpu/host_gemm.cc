@@ -18,7 +18,7 @@ constexpr std::int64_t kReadBytes = 4;  // of a cycle, from memory: 8 to 12 GB/s
 constexpr std::int64_t kPieces = 4;  // of a thread, where all wait for memory: who is late leaves some to others
 constexpr std::int64_t kFewRows = 8;  // with 16 Eigen, which copies the right matrix first, is faster
 constexpr std::int64_t kPieceBytes = 128 << 10, kPieceTerms = 8, kMostPieces = 16;  // of the terms of few rows' sums
-constexpr std::int64_t kResultColumns = 4096;
+constexpr std::int64_t kResultColumns = 4096;  // whose pieces are added up at a time
 
 using FindBlocks = const HostBlocks*();
 
