@@ -17,6 +17,7 @@ from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.cost_model import SATURATING_THREADS
+from tf_stitch.planning.repeated_work import repetitions
 from tf_stitch.planning.stitch_plan import Pattern
 
 CYCLES_PER_NS = 3.0
@@ -37,9 +38,11 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
         scattered: nanoseconds of loads that count as arithmetic, see `scattered_ns`.
     """
     profile = device.profile
-    moved = sum(n.type.nbytes for n in pattern.reads()) + sum(n.type.nbytes for n in pattern.outputs)
+    times = repetitions(pattern)
+    read = sum(n.type.nbytes * times.get(n, 1) for n in pattern.reads())
+    moved = int(read) + sum(n.type.nbytes for n in pattern.outputs)
     memory = _memory_ns(moved, device)
-    work = scattered + sum(_node_ns(node, device) for node in pattern.nodes)
+    work = scattered + sum(_node_ns(node, device) * times.get(node, 1) for node in pattern.nodes)
     if device.simt:
         busy = min(1.0, max(blocks, 1) * threads / (device.processors * SATURATING_THREADS))
         return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
