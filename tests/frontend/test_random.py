@@ -15,6 +15,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, import_graph
+from tf_stitch.frontend.tensorflow.legalize.random import box_muller, unit_interval
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
@@ -85,6 +86,52 @@ def test_types_and_algorithms(dtype: Any, alg: int) -> None:
     function, arrays = uniform((9, 7), dtype, alg), key_and_counter((3, 4))
     graph, values = as_region(function, arrays)
     same_bits(interpret(graph, values)["o0"], function(*map(tf.constant, arrays)).numpy())
+
+
+def normal(shape: Any, dtype: Any = tf.float32) -> Any:
+    return lambda key, counter: RAW.StatelessRandomNormalV2(shape=shape, key=key, counter=counter, alg=1, dtype=dtype)
+
+
+@pytest.mark.parametrize("counter", COUNTERS[:4])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 64)])
+def test_normal_numbers_by_definition(counter: tuple[int, int], dtype: Any, shape: tuple[int, ...]) -> None:
+    """Words and places are TensorFlow's; its log, sin and cos of CPUs are not these here, which halves do not see."""
+    function, arrays = normal(shape, dtype), key_and_counter(counter)
+    graph, values = as_region(function, arrays)
+    want = function(*map(tf.constant, arrays)).numpy()
+    gpu = compiled(graph, H200)
+    for got in (interpret(graph, values), run_with_tensorflow(graph, values), run_kernel_ir(graph, gpu, values)):
+        assert got["o0"].dtype == want.dtype
+        np.testing.assert_allclose(got["o0"].astype("f8"), want.astype("f8"), rtol=0, atol=1e-6)
+    build_cubin(gpu)
+
+
+def test_a_normal_number_of_a_word_of_zeros() -> None:
+    """The logarithm is of 1e-7 at least: numbers are 5.68 at most, not infinite."""
+    b = Builder()
+    words = b.constant([0, 1 << 23, 0x7FFFFF], DType.I32)
+    first = unit_interval(b, words, DType.F32)
+    found = interpret(TensorGraph("words", [("o0", box_muller(b, first, first)[0])]), {})["o0"]
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() < 5.68
+
+
+def integers(shape: Any, low: int, end: int, dtype: Any = tf.int32) -> Any:
+    return lambda key, counter: RAW.StatelessRandomUniformIntV2(
+        shape=shape, key=key, counter=counter, alg=1, minval=tf.constant(low, dtype), maxval=tf.constant(end, dtype))
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (0, 1000), (-5, 17), (-(1 << 31), (1 << 31) - 1)])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 20)])
+def test_integers_by_definition(bounds: tuple[int, int], shape: tuple[int, ...]) -> None:
+    function, arrays = integers(shape, *bounds), key_and_counter((5, 7))
+    graph, values = as_region(function, arrays)
+    want = function(*map(tf.constant, arrays)).numpy()
+    gpu = compiled(graph, H200)
+    for got in (interpret(graph, values), run_with_tensorflow(graph, values), run_kernel_ir(graph, gpu, values)):
+        same_bits(got["o0"], want)
+    build_cubin(gpu)
 
 
 @pytest.mark.parametrize("seed", [np.array([1, 2], np.int32), np.array([-5, 1 << 30], np.int32),
@@ -215,9 +262,15 @@ def test_what_stays() -> None:
         "StatelessRandomUniformV2 of float64"
     assert reasons(uniform([3], alg=2), *specs, device=gpu)["StatelessRandomUniformV2"] == \
         "StatelessRandomUniformV2 of another algorithm than Philox"
-    drawn = reasons(lambda key, counter: RAW.StatelessRandomNormalV2(shape=[3], key=key, counter=counter, alg=1),
+    drawn = reasons(lambda key, counter: RAW.StatelessTruncatedNormalV2(shape=[3], key=key, counter=counter, alg=1),
                     *specs, device=gpu)
-    assert drawn["StatelessRandomNormalV2"] == "StatelessRandomNormalV2 draws random numbers"
+    assert drawn["StatelessTruncatedNormalV2"] == "StatelessTruncatedNormalV2 draws random numbers"
+    assert reasons(normal([3], tf.float64), *specs, device=gpu)["StatelessRandomNormalV2"] == \
+        "StatelessRandomNormalV2 of float64"
+    assert reasons(integers([3], 5, 5), *specs, device=gpu)["StatelessRandomUniformIntV2"] == \
+        "StatelessRandomUniformIntV2 of no numbers"
+    assert reasons(integers([3], 0, 1 << 40, tf.int64), *specs, device=gpu)["StatelessRandomUniformIntV2"] == \
+        "StatelessRandomUniformIntV2 of int64"
 
 
 def test_numbers_of_a_shape_that_data_decide_stay() -> None:

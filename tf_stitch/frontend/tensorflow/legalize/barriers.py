@@ -18,7 +18,7 @@ barrier("{op} calls a function",
 barrier("{op} draws random numbers",
         "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "Multinomial",
         "RandomGamma", "StatelessRandomUniform", "StatelessRandomUniformFullIntV2",
-        "StatelessRandomUniformInt", "StatelessRandomUniformIntV2", "StatelessRandomNormal", "StatelessRandomNormalV2",
+        "StatelessRandomUniformInt", "StatelessRandomNormal",
         "StatelessTruncatedNormal", "StatelessTruncatedNormalV2",
         "StatelessRandomGetAlg", "StatelessRandomGetKeyCounterAlg", "RngReadAndSkip", "RngSkip", "StatefulUniform",
         "StatefulStandardNormalV2", "StatefulUniformFullInt", "StatefulUniformInt", "StatefulTruncatedNormal")

@@ -1,10 +1,11 @@
-"""Uniform random numbers of TensorFlow's counter-based generator, on GPUs: the masks of dropouts.
+"""Random numbers of TensorFlow's counter-based generator, on GPUs: masks of dropouts, noise, classes and times.
 
 On CPUs such ops stay: there TensorFlow's take no copies between devices, and a region gains little by them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tf_stitch.errors import UnsupportedError
@@ -65,16 +66,66 @@ def _int64_of(b: Builder, low: Node, high: Node) -> Node:
 @legalize("StatelessRandomUniformV2")
 def uniform(ctx: NodeContext) -> Node:
     """bitcast(exponent of 1 | the word's last bits) - 1, which is the number of these bits times a power of two."""
+    dtype = _drawn_type(ctx)
+    stream, positions = _drawn(ctx)
+    return unit_interval(ctx.b, stream.words(ctx.b, positions), dtype)
+
+
+@legalize("StatelessRandomNormalV2")
+def normal(ctx: NodeContext) -> Node:
+    """Two numbers of two words, by a sine and a cosine."""
+    dtype = _drawn_type(ctx)
+    stream, positions = _drawn(ctx)
+    b, one = ctx.b, ctx.b.constant(1, DType.I64)
+    first, second = (unit_interval(b, stream.words(b, at), DType.F32) for at in (
+        b.op(K.AND, positions, b.constant(-2, DType.I64)), b.op(K.OR, positions, one)))
+    by_sine, by_cosine = box_muller(b, first, second)
+    is_second = b.op(K.EQUAL, b.op(K.AND, positions, one), one)
+    return b.cast(b.select(is_second, by_cosine, by_sine), dtype)
+
+
+def box_muller(b: Builder, first: Node, second: Node) -> tuple[Node, Node]:
+    """Two normal numbers of two in [0, 1) (Box and Muller, 1958; BoxMullerFloat in random_distributions_utils.h)."""
+    least = b.constant(1e-7, DType.F32)
+    radius = b.op(K.SQRT, b.mul(b.constant(-2.0, DType.F32), b.op(K.LOG, b.maximum(first, least))))
+    # In C++ 2.0f * M_PI * x is a double, which is rounded then.
+    angle = b.cast(b.mul(b.constant(2 * math.pi, DType.F64), b.cast(second, DType.F64)), DType.F32)
+    return b.mul(b.op(K.SIN, angle), radius), b.mul(b.op(K.COS, angle), radius)
+
+
+@legalize("StatelessRandomUniformIntV2")
+def uniform_integers(ctx: NodeContext) -> Node:
+    """The least one, and a word modulo the size of the range."""
     _on_gpu(ctx)
-    if ctx.scalar(3, "the algorithm") not in _PHILOX:
-        raise UnsupportedError(f"{ctx.op} of another algorithm than Philox")
+    dtype = ctx.attrs.dtype("dtype")
+    if dtype is not DType.I32:
+        raise UnsupportedError(f"{ctx.op} of {dtype.value}")
+    low, end = (int(ctx.scalar(i, "the range")) for i in (4, 5))
+    if low >= end:
+        raise UnsupportedError(f"{ctx.op} of no numbers")
+    stream, positions = _drawn(ctx)
+    b = ctx.b
+    words = b.op(K.AND, b.cast(stream.words(b, positions), DType.I64), b.constant(0xFFFFFFFF, DType.I64))
+    chosen = b.op(K.FLOOR_MOD, words, b.constant(end - low, DType.I64))
+    return b.cast(b.add(chosen, b.constant(low, DType.I64)), DType.I32)
+
+
+def _drawn_type(ctx: NodeContext) -> DType:
+    _on_gpu(ctx)
     dtype = ctx.attrs.dtype("dtype")
     if dtype not in _MANTISSA:
         raise UnsupportedError(f"{ctx.op} of {dtype.value}")
+    return dtype
+
+
+def _drawn(ctx: NodeContext) -> tuple[Stream, Node]:
+    """What a node draws from, and the places of its elements, of operands shape, key, counter, algorithm."""
+    if ctx.scalar(3, "the algorithm") not in _PHILOX:
+        raise UnsupportedError(f"{ctx.op} of another algorithm than Philox")
     b = ctx.b
     key, counter = (b.cast(ctx.value(i), DType.I64) for i in (1, 2))
     stream = Stream(_element(b, key, 0), _element(b, counter, 0), _element(b, counter, 1))
-    return unit_interval(b, stream.words(b, b.positions(ctx.known_shape(0), DType.I64)), dtype)
+    return stream, b.positions(ctx.known_shape(0), DType.I64)
 
 
 def unit_interval(b: Builder, words: Node, dtype: DType) -> Node:
