@@ -153,12 +153,16 @@ def random_numbers() -> Iterator[Case]:
             yield Case("StatelessRandomGetKeyCounter", {"seed": np.array(seed, dtype.numpy)},
                        label=f"{dtype.value} {seed}", device=GPU)
     yield from _draws()
-    for dtype in kernel_types("StatelessRandomUniformV2", "dtype"):
-        for alg in (1, 3):
-            yield Case("StatelessRandomUniformV2", {
-                "shape": Fixed(np.array([5, 7], (np.int32, np.int64)[alg % 3])), "key": np.array([1 << 40], np.uint64),
-                "counter": np.array([(1 << 64) - 2, 3], np.uint64), "alg": Fixed(np.array(alg, np.int32))},
-                {"dtype": dtype.value}, f"{dtype.value} {alg}", device=GPU)
+    for op in ("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessRandomUniformIntV2"):
+        for dtype in kernel_types(op, "dtype"):
+            bounds = {"minval": -3, "maxval": 9} if op == "StatelessRandomUniformIntV2" else {}
+            for alg in (1, 3):
+                inputs = {"shape": np.array([5, 7], (np.int32, np.int64)[alg % 3]), "alg": np.array(alg, np.int32),
+                          **{name: np.asarray(value, dtype.numpy) for name, value in bounds.items()}}
+                words = {"key": np.array([1 << 40], np.uint64), "counter": np.array([(1 << 64) - 2, 3], np.uint64)}
+                yield Case(op, {name: Fixed(value) for name, value in inputs.items()} | words,
+                           {} if bounds else {"dtype": dtype.value}, f"{dtype.value} {alg}", device=GPU,
+                           ulp=8 if "Normal" in op else 0, scale=1.0)
 
 
 def _draws() -> Iterator[Case]:

@@ -43,6 +43,6 @@ REFUSED = {
     "a matmul of int": "no library multiplies integers",
     "a convolution of int": "no library multiplies integers",
     "that TensorFlow's threads share the numbers": "which of them draws what depends on how many there are",
-    "StatelessRandomUniformV2 of float64": "takes two words a number",
+    "StatelessRandom.* of (float64|int64)": "takes two words a number",
 }
 """Reasons, as patterns, for which a node of a case may stay TensorFlow's."""

@@ -85,6 +85,16 @@ def _pad_v2(dtype: DType) -> _Built:
             for i, value in enumerate(grid(dtype)[-5:])]
 
 
+def _mirror_pad(dtype: DType) -> _Built:
+    return [(mode, {"input": ramp((2, 3, 4), dtype), "paddings": ints((0, 0), (2, 1), (0, 3))}, {"mode": mode})
+            for mode in ("REFLECT", "SYMMETRIC")]
+
+
+def _mirror_pad_grad(dtype: DType) -> _Built:
+    return [(mode, {"input": ramp((2, 6, 7), dtype), "paddings": ints((0, 0), (2, 1), (0, 3))}, {"mode": mode})
+            for mode in ("REFLECT", "SYMMETRIC")]
+
+
 def _tile(dtype: DType) -> _Built:
     x = ramp((2, 1, 3), dtype)
     return [("", {"input": x, "multiples": ints(2, 3, 1)}, {}),
@@ -271,7 +281,8 @@ _MOVEMENT: dict[str, Any] = {
     "MatrixDiag": _diag, "MatrixDiagV2": _diag_v2, "MatrixDiagV3": _diag_v2,
     "MatrixSetDiag": _set_diag, "MatrixSetDiagV2": _set_diag_v2, "MatrixSetDiagV3": _set_diag_v2,
     "Transpose": _axes, "ConjugateTranspose": _axes, "ConcatV2": _concat, "Concat": _concat_v1, "Pack": _pack,
-    "Unpack": _unpack, "Split": _split, "SplitV": _split_v, "Pad": _pad, "PadV2": _pad_v2, "Tile": _tile,
+    "Unpack": _unpack, "Split": _split, "SplitV": _split_v, "Pad": _pad, "PadV2": _pad_v2,
+    "MirrorPad": _mirror_pad, "MirrorPadGrad": _mirror_pad_grad, "Tile": _tile,
     "Slice": _slice, "XlaDynamicSlice": _dynamic_slice, "XlaDynamicUpdateSlice": _dynamic_update_slice,
     "StridedSlice": _strided_slice, "StridedSliceGrad": _strided_slice_grad, "Gather": _gather,
     "GatherV2": _gather_v2, "MatrixBandPart": _band, "OneHot": _one_hot, "ReverseV2": _reverse_v2, "Reverse": _reverse,

@@ -14,6 +14,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     indexing,
     losses,
     matmuls,
+    mirror_pad,
     movement,
     optimizers,
     pooling,
@@ -30,5 +31,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
 )
 
 FAMILIES = (activations, barriers, batch_norm, bias, binary, blocks, constants, convolutions, diagonals, dynamic_slices,
-            indexing, losses, matmuls, movement, optimizers, pooling, random, reductions, resizing, reverse, sampling,
-            scatters, shapes, top_k, unary, variables)
+            indexing, losses, matmuls, mirror_pad, movement, optimizers, pooling, random, reductions, resizing, reverse,
+            sampling, scatters, shapes, top_k, unary, variables)
