@@ -11,6 +11,7 @@ from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.shared_rows import shared_rows
 from tf_stitch.transforms.channels_last import ChannelsLast
 from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.last_axes_of_one import LastAxesOfOne
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.single_pass_variance import SinglePassVariance
@@ -22,6 +23,7 @@ SIMPLIFYING: tuple[Pass[TensorGraph], ...] = (
     ChannelsLast(),  # before sums of columns are looked for
     SimplifyAlgebra(),  # before sums are split, which would hide what they are of
     SinglePassVariance(),
+    LastAxesOfOne(),  # after what looks for sums over axes as they were given
 )
 """What every target begins with, in order."""
 
