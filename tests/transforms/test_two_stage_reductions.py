@@ -37,6 +37,14 @@ def test_rows_whose_elements_are_needed_again(rows: int, cols: int, count: int) 
     assert reductions(H200, p.softmax(B.input("x:0", F32, (rows, cols)))) == count
 
 
+@pytest.mark.parametrize(("rows", "columns", "terms"), [(2048, 8192, 16), (2048, 768, 4), (256, 8192, 4)])
+def test_parts_of_a_large_matrix_have_several_terms(rows: int, columns: int, terms: int) -> None:
+    """The sums of 512 parts of 4 rows of 8192 were a quarter of what was read for them."""
+    graph = run_passes(region("g", [B.sum(B.input("x:0", F32, (rows, columns)), [0])]), passes(H200))
+    first = min((n for n in graph.nodes() if n.category is Category.REDUCTION), key=lambda n: -n.operands[0].type.numel)
+    assert first.operands[0].type.numel // first.type.numel == terms
+
+
 def test_sums_alone_are_split() -> None:
     assert reductions(H200, B.sum(B.input("x:0", F32, (8, 100_000)), [1])) == 2
 

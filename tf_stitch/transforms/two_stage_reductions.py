@@ -20,6 +20,8 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
+FEW_TERMS = 16
+"""Of a part: with fewer the parts' sums are much of what is read, which is worth it where parts are few tasks."""
 VECTOR = 4
 """Elements of a vector access: parts are whole vectors where possible."""
 _SPLITTABLE = (OpKind.SUM, OpKind.PROD, OpKind.MAX, OpKind.MIN, OpKind.ANY, OpKind.ALL)
@@ -98,7 +100,7 @@ class TwoStageReductions:
         per_step = min(inner, self.column_tile) if columns else 1
         wanted = self.tasks // max(at_hand, 1)
         if columns and wanted > 1:
-            wanted = self.column_parts // max(outer, 1)
+            wanted = min(self.column_parts // max(outer, 1), max(length // FEW_TERMS, 8 * wanted))
         # Few rows of many columns are layer norms of small batches: rather short parts than few blocks.
         shortest = self.shortest // 4 if columns and self.pad and inner >= 2 * self.column_tile else self.shortest
         wanted = min(wanted, length * per_step // shortest, length // 4)
