@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -146,6 +147,21 @@ def test_random_tensors_have_the_sizes_of_what_they_are_drawn_for() -> None:
     assert named(traced, "RandomUniform") == named(traced, "Placeholder")
     assert named(traced, "StatelessRandomNormalV2") == named(traced, "Placeholder")
     assert not [o for o in traced.opaque().values() if "differ" in o]
+
+
+CLASSES = np.array([[1, 3, 3], [0, 2, 9]], np.int32)
+
+
+@pytest.mark.parametrize("arrays", [CLASSES, CLASSES[:, :0], CLASSES[0]], ids=["rows", "empty", "vector"])
+def test_counts_of_as_many_classes_whatever_the_values(arrays: Any) -> None:
+    """As Keras' preprocessing layers count them."""
+    axis = -1 if arrays.ndim == 2 else None
+    check(lambda x: tf.math.bincount(x, minlength=5, maxlength=5, axis=axis), arrays, rtol=0)
+
+
+def test_counts_of_as_many_classes_as_values_say_stay() -> None:
+    traced = trace(lambda x: tf.math.bincount(x, minlength=3, maxlength=5, axis=-1), tf.TensorSpec([2, 3], tf.int32))
+    assert "the size of a bincount is decided at run time" in traced.opaque().values()
 
 
 def test_axes_that_are_left_as_they_are_keep_their_names() -> None:

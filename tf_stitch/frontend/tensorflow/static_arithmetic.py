@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tf_stitch.frontend.tensorflow.node_context import NodeContext, StaticValue, is_known
+from tf_stitch.frontend.tensorflow.node_context import NodeContext, StaticValue, is_fixed, is_known
 from tf_stitch.frontend.tensorflow.static_values import Element, add, as_static, product, required, static_rule
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ConstantAttrs
+from tf_stitch.ir.op_kinds import OpKind
 
 
 @static_rule("Mul")
@@ -62,10 +65,25 @@ def _maximum(ctx: NodeContext) -> list[StaticValue | None]:
 
 @static_rule("Minimum")
 def _minimum(ctx: NodeContext) -> list[StaticValue | None]:
+    """Also of a number and what is as large at least, whatever it is: numbers of classes, of which TensorFlow counts as
+    many as values say, but no fewer and no more (`tf.math.bincount` with equal `minlength` and `maxlength`)."""
+    for bound, other in ((0, 1), (1, 0)):
+        most, least = ctx.static(bound), _least(ctx.operands[other].node)
+        if most is not None and most.shape == () and is_fixed(most) and least is not None and least >= most.item():
+            return [most]
+
     def minimum(x: Element, y: Element) -> Element:
         return min(x, y) if isinstance(x, int) and isinstance(y, int) else x if x == y else None
 
     return _elementwise(ctx, minimum)
+
+
+def _least(node: Node | None) -> int | None:
+    """What a scalar is at least, if it is the larger of a constant and something."""
+    if node is None or node.kind is not OpKind.MAXIMUM or node.type.shape != ():
+        return None
+    constants = [o.attrs.value for o in node.operands if isinstance(o.attrs, ConstantAttrs)]
+    return int(constants[0].item()) if constants else None
 
 
 @static_rule("Neg")
