@@ -17,6 +17,13 @@ def with_loss_scaling(optimizer: keras.optimizers.Optimizer) -> keras.optimizers
     return keras.optimizers.LossScaleOptimizer(optimizer) if half else optimizer
 
 
+def prepared(optimizer: keras.optimizers.Optimizer, variables: list[Any]) -> keras.optimizers.Optimizer:
+    """The optimizer, with what it keeps of each variable and the scaling of losses that the policy wants."""
+    optimizer = with_loss_scaling(optimizer)
+    optimizer.build(variables)
+    return optimizer
+
+
 @dataclass(frozen=True)
 class Network:
     """A network with its optimizer.

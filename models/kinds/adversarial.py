@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from models.network import with_loss_scaling
+from models.network import prepared
 
 NOISE = 64
 
@@ -59,7 +59,6 @@ def spectral_gan(small: bool) -> Adversarial:
         x = layers.SpectralNormalization(layers.Conv2D(width, 5, 2, "same"))(x)
         x = layers.Dropout(0.3)(layers.LeakyReLU()(x))
     judge = keras.Model(image, layers.Dense(1)(layers.Flatten()(x)))
-    optimizers = tuple(with_loss_scaling(keras.optimizers.Adam(1e-4, 0.5)) for _ in range(2))
-    for own, network in zip(optimizers, (generator, judge), strict=True):
-        own.build(network.trainable_variables)
-    return Adversarial(generator, judge, optimizers)  # type: ignore[arg-type]
+    own, others = (prepared(keras.optimizers.Adam(1e-4, 0.5), network.trainable_variables)
+                   for network in (generator, judge))
+    return Adversarial(generator, judge, (own, others))

@@ -9,13 +9,12 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from models.network import Network, with_loss_scaling
+from models.kinds.losses import cross_entropy
+from models.network import Network, prepared
 
 
 def _network(model: keras.Model, optimizer: keras.optimizers.Optimizer, loss: Any, draw: Any) -> Network:
-    optimizer = with_loss_scaling(optimizer)
-    optimizer.build(model.trainable_variables)
-    return Network(model, optimizer, loss, draw)
+    return Network(model, prepared(optimizer, model.trainable_variables), loss, draw)
 
 
 class WindowAttention(layers.Layer):
@@ -80,7 +79,7 @@ def swin(small: bool) -> Network:
         given = random.standard_normal((size, *image.shape[1:])).astype(np.float32)
         return random.integers(0, classes, size), given
 
-    return _network(model, keras.optimizers.AdamW(1e-4), _classes, draw)
+    return _network(model, keras.optimizers.AdamW(1e-4), cross_entropy, draw)
 
 
 def deeplab(small: bool) -> Network:
@@ -147,7 +146,3 @@ def dit(small: bool) -> Network:
 
     return _network(model, keras.optimizers.AdamW(1e-4, use_ema=True, global_clipnorm=1.0),
                     keras.losses.mean_squared_error, draw)
-
-
-def _classes(wanted: Any, logits: Any) -> Any:
-    return keras.losses.sparse_categorical_crossentropy(wanted, logits, from_logits=True)

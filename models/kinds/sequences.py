@@ -8,17 +8,12 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from models.network import Network, with_loss_scaling
+from models.kinds.losses import cross_entropy
+from models.network import Network, prepared
 
 
 def _network(model: keras.Model, optimizer: keras.optimizers.Optimizer, draw: Any) -> Network:
-    optimizer = with_loss_scaling(optimizer)
-    optimizer.build(model.trainable_variables)
-    return Network(model, optimizer, _cross_entropy, draw)
-
-
-def _cross_entropy(wanted: Any, logits: Any) -> Any:
-    return keras.losses.sparse_categorical_crossentropy(wanted, logits, from_logits=True)
+    return Network(model, prepared(optimizer, model.trainable_variables), cross_entropy, draw)
 
 
 def conformer(small: bool) -> Network:

@@ -9,14 +9,12 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from models.network import Network, with_loss_scaling
+from models.kinds.losses import cross_entropy
+from models.network import Network, prepared
 
 
 def _network(model: keras.Model, draw: Any) -> Network:
-    optimizer = with_loss_scaling(keras.optimizers.Adam(1e-3))
-    optimizer.build(model.trainable_variables)
-    return Network(model, optimizer, lambda wanted, logits: keras.losses.sparse_categorical_crossentropy(
-        wanted, logits, from_logits=True), draw)
+    return Network(model, prepared(keras.optimizers.Adam(1e-3), model.trainable_variables), cross_entropy, draw)
 
 
 def _sparsemax(z: Any) -> Any:
