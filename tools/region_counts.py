@@ -39,15 +39,16 @@ def traced(name: str, mode: str, policy: str, size: int) -> Any:
     from keras.src.backend.tensorflow import nn
 
     from models import kinds, language, vision
+    from models.kinds.objective import given
     from tf_stitch.plugin.keras_convolutions import without_xla
 
     nn.conv = without_xla(nn, lambda x: True)  # as on a GPU
     keras.mixed_precision.set_global_policy(policy)
     network: Any = (language.build(name, language.SMALL[name]) if name in language.NAMES
                     else kinds.build(name, small=True) if name in kinds.NAMES else vision.build(name, size, classes=10))
-    wanted, *given = (tf.TensorSpec(x.shape, x.dtype) for x in network.batch(BATCH))
+    batch = tuple(tf.TensorSpec(x.shape, x.dtype) for x in network.batch(BATCH))
     step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
-    return step.get_concrete_function(*((wanted, *given) if mode == "train" else given))
+    return step.get_concrete_function(*(batch if mode == "train" else given(network, batch)))
 
 
 def main(_: Sequence[str]) -> None:

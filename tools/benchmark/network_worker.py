@@ -21,15 +21,17 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     import tensorflow as tf
 
     from models import kinds, language, lstm, vision
+    from models.kinds.objective import given
 
     name, mode, batch, policy, size = CASES[case]
     keras.utils.set_random_seed(0)
     keras.mixed_precision.set_global_policy(policy)
     others: Any = next(module for module in (language, lstm, kinds) if size or name in module.NAMES)
     network: Any = vision.build(name, size) if size else others.build(name)
-    wanted, *given = map(tf.constant, network.batch(batch))
+    arguments = tuple(map(tf.constant, network.batch(batch)))
     step = tf.function(getattr(network, mode), autograph=False, jit_compile=True if backend == "xla" else None)
-    arguments = given if mode == "infer" else (wanted, *given)
+    if mode == "infer":
+        arguments = given(network, arguments)
 
     def answer(warm_up: str, calls: str, profile: str = "") -> dict[str, Any]:
         begin = time.perf_counter()

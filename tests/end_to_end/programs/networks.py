@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from models import kinds, language, vision
+from models.kinds.objective import given
 
 CLASSES = 10
 SIZES, BATCHES = {"UNet": 32}, {"UNet": 4, **dict.fromkeys(language.NAMES, 4)}
@@ -47,11 +48,12 @@ for name in names:
     keras.utils.set_random_seed(1)
     keras.config.set_dtype_policy(policy)
     network = build(name)
-    wanted, *given = map(tf.constant, network.batch(BATCHES.get(name, 8)))
+    batch = tuple(map(tf.constant, network.batch(BATCHES.get(name, 8))))
     step, infer = (tf.function(f, autograph=False) for f in (network.train, network.infer))
-    outputs, weights = numbers(infer(*given)), network.model.trainable_variables
+    outputs = numbers(infer(*given(network, batch)))
+    weights = network.model.trainable_variables if name in vision.NAMES else []
     first = [np.array(weight.value) for weight in weights]
-    losses = [float(step(wanted, *given)) for _ in range(1 if name in vision.NAMES else 3)]
+    losses = [float(step(*batch)) for _ in range(1 if name in vision.NAMES else 3)]
     found[name] = {"outputs": outputs, "losses": losses}
     if name in vision.NAMES:
         found[name]["moved"] = norms([np.array(weight.value) - old for weight, old in zip(weights, first, strict=True)])
