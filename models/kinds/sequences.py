@@ -1,4 +1,5 @@
-"""Sequences: speech by attention and convolutions, sound sample by sample, and text by weights of low rank."""
+"""Sequences: speech by attention and convolutions, sound sample by sample, text by weights of low rank, and by
+convolutions alone."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from models.kinds.losses import cross_entropy
+from models.kinds.draws import integers, normal
+from models.kinds.losses import cross_entropy, squared_error
 from models.network import Network, prepared
 
 
@@ -87,3 +89,38 @@ def lora(small: bool) -> Network:
         return words[:, 1:], words[:, :-1]
 
     return _network(model, keras.optimizers.Adafactor(1e-2), draw)
+
+
+def tcn(small: bool) -> Network:
+    """Causal convolutions in residual blocks (Bai et al., 2018)."""
+    length, width = (16, 8) if small else (512, 64)
+    given = keras.Input((length, 8))
+    x = layers.Conv1D(width, 1)(given)
+
+    def convolution(x: Any, dilation: int) -> Any:
+        x = layers.Conv1D(width, 3, dilation_rate=dilation, padding="causal")(x)
+        return layers.ReLU()(layers.LayerNormalization()(x))
+
+    for dilation in (1, 2, 4, 8, 16, 32):
+        y = layers.Dropout(0.1)(convolution(x, dilation))
+        x = layers.ReLU()(x + convolution(y, dilation))
+    model = keras.Model(given, layers.Dense(1)(x))
+
+    def draw(random: np.random.Generator, size: int) -> tuple[Any, ...]:
+        return normal(random, size, length, 1), normal(random, size, length, 8)
+
+    return Network(model, prepared(keras.optimizers.Adam(1e-3), model.trainable_variables), squared_error, draw)
+
+
+def textcnn(small: bool) -> Network:
+    """Classes of texts, by the strongest answers to kernels of three sizes (Kim, 2014)."""
+    (length, width), vocabulary = (16, 8) if small else (400, 128), 20000
+    text = keras.Input((length,), dtype="int32")
+    x = layers.SpatialDropout1D(0.2)(layers.Embedding(vocabulary, width)(text))
+    found = [layers.GlobalMaxPooling1D()(layers.Conv1D(width, size, activation="relu")(x)) for size in (3, 4, 5)]
+    model = keras.Model(text, layers.Dense(2)(layers.Dropout(0.5)(ops.concatenate(found, -1))))
+
+    def draw(random: np.random.Generator, size: int) -> tuple[Any, ...]:
+        return random.integers(0, 2, size), integers(random, vocabulary, size, length, first=1)
+
+    return _network(model, keras.optimizers.Adam(1e-3), draw)

@@ -9,7 +9,9 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
+from models.kinds.draws import integers
 from models.kinds.losses import cross_entropy
+from models.kinds.objective import Objective
 from models.network import Network, prepared
 
 
@@ -89,3 +91,29 @@ def graph_net(small: bool) -> Network:
         return random.integers(0, classes, nodes), random.standard_normal((nodes, width)).astype(np.float32), *edges
 
     return _network(model, draw)
+
+
+def gcn(small: bool) -> Objective:
+    """Kipf and Welling, 2016: a graph as a matrix, some of whose nodes have classes. A batch is the graph."""
+    (nodes, width, words, share), classes = (16, 8, 12, 0.2) if small else (2708, 64, 1433, 0.01), 7
+    shapes = ((words, width), (width, classes))
+    weights = [tf.Variable(np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 0.05)
+               for seed, shape in enumerate(shapes)]
+
+    def loss(wanted: Any, known: Any, edges: Any, x: Any) -> Any:
+        scale = tf.math.rsqrt(tf.reduce_sum(edges, 1) + 1)
+        spread = scale[:, None] * (edges + tf.eye(nodes)) * scale[None]
+        hidden = tf.nn.relu(tf.matmul(spread, tf.matmul(x, weights[0])))
+        logits = tf.matmul(spread, tf.matmul(hidden, weights[1]))
+        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
+        return tf.reduce_sum(known * entropy) / tf.reduce_sum(known)
+
+    def some(random: np.random.Generator, share: float, *shape: int) -> Any:
+        return (random.random(shape) < share).astype(np.float32)
+
+    def draw(random: np.random.Generator, _: int) -> tuple[Any, ...]:
+        edges = some(random, share, nodes, nodes)
+        wanted, known = integers(random, classes, nodes), some(random, 0.5, nodes)
+        return wanted, known, np.maximum(edges, edges.T), some(random, share, nodes, words)
+
+    return Objective(weights, prepared(keras.optimizers.Adam(1e-2), weights), loss, draw)

@@ -78,4 +78,13 @@ CASES = {
     "lora_train": NetworkCase("LoRA", "train", 8, size=0),
     "tabnet_train": NetworkCase("TabNet", "train", 4096, "float32", 0),
     "graph_net_train": NetworkCase("GraphNet", "train", 8, "float32", 0),
+    **{f"{network.lower()}_train": NetworkCase(network, "train", batch, "float32", 0)
+       for network, batch in {
+           "StateSpace": 4, "VAE": 128, "VQVAE": 64, "CycleGAN": 1, "WGANGP": 64, "RealNVP": 256, "PixelCNN": 64,
+           "ConvLSTM": 8, "PointNet": 32, "EDSR": 16, "Capsules": 64, "NeRF": 1024, "PINN": 100, "SIREN": 16384,
+           "PPO": 2048, "DQN": 64, "MAML": 64, "BYOL": 256, "GCN": 1, "RWKV": 16, "TCN": 64, "TextCNN": 64,
+           "FNet": 32, "Style": 1}.items()},
+    **{f"{network.lower()}_train": NetworkCase(network, "train", batch, size=0)
+       for network, batch in {"Diffusion": 64, "UNet3D": 2, "Performer": 8, "Perceiver": 16, "Mixer": 64,
+                              "MaskedLanguage": 32}.items()},
 }
