@@ -62,9 +62,13 @@ CASES = [*FIRST, Case(("BERT",), "mixed_float16"),
            if (case := Case((name,), policy)) not in FIRST)]
 
 
+AFTER_STEPS = {**FLOAT32, "losses": 1e-4}
+"""Of PointNet in float32, whose loss is off by 3e-7 before a step and by 3e-5 after one."""
+
+
 def tolerances(name: str, policy: str) -> dict[str, float]:
     if policy == "float32":
-        return FLOAT32
+        return AFTER_STEPS if name == "PointNet" else FLOAT32
     return HALVES if name in (*language.NAMES, "UNet", "ConvNeXtTiny") else OF_FEW
 
 
