@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tf_stitch.plugin import graph_hook
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -68,3 +70,15 @@ def test_mistakes_leave_the_graph_alone(report: dict[str, Any]) -> None:
 def test_a_rewrite_is_run(report: dict[str, Any]) -> None:
     assert not report["double_is_tf"]
     assert report["double_is_abs"]
+
+
+def test_ctrl_c_before_the_graph_is_looked_at_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ctypes prints what leaves a callback, and goes on: a loop without an end then had no end."""
+    def pressed() -> bool:
+        raise KeyboardInterrupt
+
+    hook, errors = object.__new__(graph_hook._Hook), list[Exception]()
+    hook.on_error = errors.append  # type: ignore[assignment]
+    monkeypatch.setattr(graph_hook, "is_on_here", pressed)
+    assert hook._on_graph(0, 0, 0, b"graph", b"", b"CPU", 0) == 2
+    assert [type(error).__name__ for error in errors] == ["StitchError"]

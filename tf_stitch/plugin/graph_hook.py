@@ -118,10 +118,10 @@ class _Hook:
     def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
                   ) -> int:
         """The callback: 1 when `result` holds a new graph, 2 when Ctrl-C was pressed, else 0."""
-        graph = graph_id.decode()
-        if not is_on_here() or graph == getattr(_suspension, "function", ""):
-            return 0
-        try:
+        try:  # from the first call on: what crosses into C++ is lost, Ctrl-C with it
+            graph = graph_id.decode()
+            if not is_on_here() or graph == getattr(_suspension, "function", ""):
+                return 0
             with suspended(), interruptible():
                 rewritten = self._rewrite(ctypes.string_at(data, size), item, graph,
                                           frozenset(feeds.decode().split()), device.decode())
