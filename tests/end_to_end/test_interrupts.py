@@ -224,9 +224,12 @@ def test_in_a_gpus_loop_that_never_ends(start_anew: Start, cache: Path, three_it
 def test_in_nodes_that_run_in_place_of_the_loop(start: Start, cache: Path, three_iterations: list[float],
                                                 tmp_path: Path) -> None:
     """The kernels are not there yet, and the nodes never end."""
-    with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, _):
-        check_loop_ends(start(ENDLESS, "function", "cold", PATH=path, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1"),
-                        three_iterations)
+    with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, compiling):
+        program = start(ENDLESS, "function", "cold", PATH=path, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1")
+        deadline = time.monotonic() + 60
+        while not compiling.exists() and time.monotonic() < deadline:  # before that the graph is rewritten
+            time.sleep(0.05)
+        check_loop_ends(program, three_iterations)
 
 
 def test_while_a_native_library_is_built(start_anew: Start, tmp_path: Path) -> None:
