@@ -11,9 +11,10 @@ from keras import layers, ops
 
 from models.kinds.draws import integers, normal
 from models.kinds.losses import cross_entropy
+from models.kinds.words import WORDS, OfEachWord, embedded
 from models.network import Network, prepared
 
-CLASSES, WORDS = 10, 1000
+CLASSES = 10
 
 
 def _classifier(given: Any, x: Any, draw: Any) -> Network:
@@ -50,8 +51,7 @@ def _spectrum(x: Any) -> Any:
 def fnet(small: bool) -> Network:
     """Fourier transforms in place of attention (Lee-Thorp et al., 2021)."""
     length, width, depth = (16, 16, 1) if small else (256, 512, 6)
-    text = keras.Input((length,), dtype="int32")
-    x = layers.Embedding(WORDS, width)(text)
+    text, x = embedded(length, width)
     for _ in range(depth):
         mixed = layers.Lambda(_spectrum, output_shape=(length, width))(x)
         x = layers.LayerNormalization()(x + ops.cast(mixed, x.dtype))
@@ -59,7 +59,7 @@ def fnet(small: bool) -> Network:
     return _classifier(text, x, lambda random, size: integers(random, WORDS, size, length))
 
 
-class LinearAttention(layers.Layer):
+class LinearAttention(OfEachWord):
     """Attention by positive features, whose sums over keys come first (Katharopoulos et al., 2020)."""
 
     def __init__(self, length: int, width: int, heads: int) -> None:
@@ -82,15 +82,11 @@ class LinearAttention(layers.Layer):
         taken = tf.einsum("bthd,bhde,bth->bthe", query, products, share)
         return out(tf.reshape(taken, (-1, self.length, self.width)))
 
-    def compute_output_spec(self, x: Any) -> Any:
-        return keras.KerasTensor(x.shape, self.compute_dtype)
-
 
 def performer(small: bool) -> Network:
     """Attention of linear cost, as Choromanski et al., 2020, have it, by simpler features."""
     length, width, depth, heads = (16, 16, 1, 2) if small else (1024, 256, 4, 4)
-    text = keras.Input((length,), dtype="int32")
-    x = layers.Embedding(WORDS, width)(text)
+    text, x = embedded(length, width)
     for _ in range(depth):
         x = x + LinearAttention(length, width, heads)(layers.LayerNormalization()(x))
         x = x + _perceptron(layers.LayerNormalization()(x), width, 4 * width)

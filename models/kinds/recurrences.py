@@ -11,9 +11,8 @@ from keras import layers, ops
 
 from models.kinds.draws import integers
 from models.kinds.losses import cross_entropy
+from models.kinds.words import WORDS, OfEachWord, embedded
 from models.network import Network, prepared
-
-WORDS = 1000
 
 
 def _language(text: Any, x: Any, length: int) -> Network:
@@ -25,7 +24,7 @@ def _language(text: Any, x: Any, length: int) -> Network:
     return Network(model, prepared(keras.optimizers.Adam(1e-3), model.trainable_variables), cross_entropy, draw)
 
 
-class SelectiveStates(layers.Layer):
+class SelectiveStates(OfEachWord):
     """Linear recurrences whose rates each word says, by a scan that doubles its reach."""
 
     def __init__(self, length: int, width: int, states: int) -> None:
@@ -54,15 +53,11 @@ class SelectiveStates(layers.Layer):
             reach *= 2
         return ops.sum(states * read[:, :, None, :], -1) + x * self.direct
 
-    def compute_output_spec(self, x: Any) -> Any:
-        return keras.KerasTensor(x.shape, x.dtype)
-
 
 def state_space(small: bool) -> Network:
     """Mamba (Gu and Dao, 2023)."""
     length, width, depth, states = (16, 8, 1, 4) if small else (512, 256, 4, 16)
-    text = keras.Input((length,), dtype="int32")
-    x = layers.Embedding(WORDS, width)(text)
+    text, x = embedded(length, width)
     for _ in range(depth):
         y, gate = ops.split(layers.Dense(4 * width)(layers.LayerNormalization(rms_scaling=True)(x)), 2, -1)
         y = layers.DepthwiseConv1D(4, padding="valid")(layers.ZeroPadding1D((3, 0))(y))
@@ -71,7 +66,7 @@ def state_space(small: bool) -> Network:
     return _language(text, layers.LayerNormalization(rms_scaling=True)(x), length)
 
 
-class TimeMixing(layers.Layer):
+class TimeMixing(OfEachWord):
     """Means of all words so far, weighed by what they say and by how long ago, in a loop of words."""
 
     def __init__(self, width: int) -> None:
@@ -110,15 +105,11 @@ class TimeMixing(layers.Layer):
         means = tf.scan(step, (keys, values), (zeros, zeros, zeros - 1e30, zeros))[3]
         return out(tf.sigmoid(gate) * tf.cast(tf.transpose(means, (1, 0, 2)), x.dtype))
 
-    def compute_output_spec(self, x: Any) -> Any:
-        return keras.KerasTensor(x.shape, self.compute_dtype)
-
 
 def rwkv(small: bool) -> Network:
     """Peng et al., 2023."""
     length, width, depth = (8, 8, 1) if small else (128, 256, 4)
-    text = keras.Input((length,), dtype="int32")
-    x = layers.Embedding(WORDS, width)(text)
+    text, x = embedded(length, width)
     for _ in range(depth):
         x = x + TimeMixing(width)(layers.LayerNormalization()(x))
         y = layers.Dense(4 * width, activation="relu")(layers.LayerNormalization()(x))

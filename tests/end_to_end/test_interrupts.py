@@ -226,9 +226,7 @@ def test_in_nodes_that_run_in_place_of_the_loop(start: Start, cache: Path, three
     """The kernels are not there yet, and the nodes never end."""
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, compiling):
         program = start(ENDLESS, "function", "cold", PATH=path, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1")
-        deadline = time.monotonic() + 60
-        while not compiling.exists() and time.monotonic() < deadline:  # before that the graph is rewritten
-            time.sleep(0.05)
+        wait_for(compiling)  # before that the graph is rewritten
         check_loop_ends(program, three_iterations)
 
 

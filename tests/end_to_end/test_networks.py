@@ -62,8 +62,9 @@ CASES = [*FIRST, Case(("BERT",), "mixed_float16"),
            if (case := Case((name,), policy)) not in FIRST)]
 
 
-AFTER_STEPS = {**FLOAT32, "losses": 1e-4}
-"""Of PointNet in float32, whose loss is off by 3e-7 before a step and by 3e-5 after one."""
+AFTER_STEPS = {**FLOAT32, "losses": 5e-5}
+"""Of PointNet in float32: maxima of points, whose first loss is 3e-7 off. TensorFlow with and without oneDNN is 2e-7
+apart before a step and 1.1e-5 after one."""
 
 
 def tolerances(name: str, policy: str) -> dict[str, float]:
