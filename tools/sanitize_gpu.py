@@ -3,8 +3,9 @@ racecheck and synccheck, side by side. Every buffer is an allocation of its own,
 
     python -m tools.sanitize_gpu
     python -m tools.sanitize_gpu --suite=shared_blocks    # random kernels in partitioned blocks (HFuse), about a minute
+    python -m tools.sanitize_gpu --suite=matmuls          # of warpgroups and of pairs of blocks
 
-Writes benchmarks/raw/h200_sanitizer.json.gz, or sanitizer_shared_blocks.json.gz: errors by tool, tests that ran, tests
+Writes benchmarks/raw/h200_sanitizer.json.gz, sanitizer_shared_blocks.json.gz or sanitizer_matmuls.json.gz: errors by tool, tests that ran, tests
 left out. The logs go to --logs.
 """
 
@@ -35,10 +36,11 @@ SUITES = {
     "kernels": ["tests/differential/test_gpu.py"],
     "shared_blocks": [*(f"{_RANGES}_pairs[{i}]" for i in range(8)),
                       *(f"{_RANGES}_sets_of_three[{i}]" for i in range(100, 103))],
+    "matmuls": [f"tests/differential/test_gpu.py::test_matmul_{name}" for name in ("of_pairs", "by_every_tile")],
 }
 """Tests by the name of a suite."""
-RAW = {"kernels": "h200_sanitizer", "shared_blocks": "sanitizer_shared_blocks"}
-LEFT_OUT = ("64x500000", "64x200000", "300x100000")
+RAW = {"kernels": "h200_sanitizer", "shared_blocks": "sanitizer_shared_blocks", "matmuls": "sanitizer_matmuls"}
+LEFT_OUT = ("64x500000", "64x200000", "300x100000", "1152")
 """Shapes of tests: so many elements take too long; the same kernels run on fewer."""
 ERRORS = re.compile(r"^=+ (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error)", re.M)
 TESTS = re.compile(r"^=*\s*(\d+ (?:passed|failed|error|skipped|deselected)[^=\n]*?) in ", re.M)

@@ -27,7 +27,7 @@ from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import StitchError
 from tf_stitch.families.matmul import MATMUL
-from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
+from tf_stitch.families.matmul_tiles import tiles_of
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.graph import key_of
 from tf_stitch.planning.cost_model import predict_us
@@ -46,33 +46,35 @@ _JOBS = flags.DEFINE_integer("jobs", 12, "cases that are built at once")
 _OUT = flags.DEFINE_string("out", "stitched_matmuls.md", "the table")
 REPEATS = 200
 """Of a region's steps in a call: what is measured is not a call from the host."""
-HEAD = ("| case | library us | kernels | stitched us | tile | ratio | TFLOP/s | predicted us | NVRTC s | error |\n"
-        + "| --- " * 10 + "|")
+HEAD = ("| case | library us | kernels | stitched us | tile | ratio | TFLOP/s | predicted us | NVRTC s | error | "
+        "chosen | its ratio |\n" + "| --- " * 12 + "|")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute a case. `tile`: of ours, "" for the library's."""
+    """One way to compute a case. `tile`: of ours, "" for the library's, "chosen" for what is predicted to be faster."""
 
     tile: str
     region: CompiledRegion
 
 
 def variants(case: StitchedCase) -> list[Variant]:
-    """The library's first."""
-    tiles = ["", *(f"{rows}x{columns}" for rows, columns in {**FEW_ROWS, **TILES})]
-    return [Variant(tile, compiled(case, tile)) for tile in tiles]
+    """The library's first, then what a plan chooses, then those of all tiles."""
+    stitched = compiled(case, Stitching.ALL)
+    shape, _ = next(kernel.schedule.matmul for kernel in stitched.kernels if kernel.schedule.matmul is not None)
+    tiles = [f"{rows}x{columns}" for rows, columns in tiles_of(shape, H200)]
+    return [Variant("", compiled(case, Stitching.NONE)), Variant("chosen", compiled(case, Stitching.PREDICTED)),
+            *(Variant(tile, compiled(case, Stitching.ALL, tile)) for tile in tiles)]
 
 
-def compiled(case: StitchedCase, tile: str) -> CompiledRegion:
+def compiled(case: StitchedCase, stitching: Stitching, tile: str = "") -> CompiledRegion:
     graph = case.graph()
     forced: tuple[ForcedTemplate, ...] = ()
     if tile:
         rows, columns = tile.split("x")
         forced = (ForcedTemplate("*", parse_template(f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")),)
-    plan = PlanOptions(matmuls=Stitching.ALL if tile else Stitching.NONE)
     return compile_region(graph, *arguments_of(graph), CompileOptions(
-        H200, plan, templates=TemplateChoice(H200, True, forced)))
+        H200, PlanOptions(matmuls=stitching), templates=TemplateChoice(H200, True, forced)))
 
 
 def built(case: StitchedCase, runner: RegionRunner) -> tuple[list[Variant], list[float]]:
@@ -97,7 +99,8 @@ def measured(case: StitchedCase, runner: RegionRunner, found: Sequence[Variant],
         for i in order[turn % len(order):] + order[:turn % len(order)]:
             times[i].append(call(numbers[i])[0] / REPEATS * 1e6)
     us = [statistics.median(one) for one in times]
-    best = min(range(1, len(found)), key=lambda i: us[i])
+    best = min(range(2, len(found)), key=lambda i: us[i])
+    chosen = any(kernel.schedule.matmul for kernel in found[1].region.kernels)
     error = max(np.abs(results[i] - results[0]).max() for i in range(1, len(found))) / np.abs(results[0]).max()
     flops = 2 * case.m * case.k * case.n / us[best] * 1e-6
     kernels = [k for k in found[best].region.kernels if k.schedule.family == MATMUL.name]
@@ -105,7 +108,8 @@ def measured(case: StitchedCase, runner: RegionRunner, found: Sequence[Variant],
     print("   ", *(f"{v.tile or 'library'} {t:.2f}" for v, t in zip(found, us, strict=True)), flush=True)
     return (f"| {case.name} | {us[0]:.2f} | {len(found[0].region.executable.steps)} > "
             f"{len(found[best].region.executable.steps)} | {us[best]:.2f} | {found[best].tile} | "
-            f"{us[best] / us[0]:.3f} | {flops:.0f} | {predicted:.2f} | {seconds[best]:.2f} | {error:.1e} |")
+            f"{us[best] / us[0]:.3f} | {flops:.0f} | {predicted:.2f} | {seconds[best]:.2f} | {error:.1e} | "
+            f"{'yes' if chosen else 'no'} | {us[1] / us[0]:.3f} |")
 
 
 def _inputs(case: StitchedCase) -> list[Any]:
@@ -144,7 +148,8 @@ def heading(machine: Mapping[str, Any], command: str) -> list[str]:
             ", ".join(f"{key} {value}" for key, value in machine.items()) + ".", "", f"Made by `{command}`.", "",
             f"Library: cuBLASLt with its epilogues, and the kernels that are left; stitched: the fastest tile of one "
             f"kernel. Microseconds of a step of {REPEATS} in one CUDA graph, medians of turns. Ratio: stitched over "
-            "library, below 1 where the kernel of ours is faster.", "", HEAD]
+            "library, below 1 where the kernel of ours is faster. Chosen: whether it is predicted to be faster; its "
+            "ratio: what the plan then takes over the library's.", "", HEAD]
 
 
 def main(_: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.support.tiers import each_commit
 from tf_stitch.device.spec import H200, gpu_spec
 from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
+from tf_stitch.families.warpgroup_tiles import PAIRED, WARPGROUP_TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -79,6 +81,13 @@ def cut(product: Node, gates: int) -> list[Node]:
     """Equal parts of a result's columns."""
     rows, columns = product.type.shape
     return [B.slice(product, (0, i * columns // gates), (1, 1), (rows, columns // gates)) for i in range(gates)]
+
+
+def pairs(dtype: DType, m: int, k: int, n: int, across: bool = False, down: bool = False) -> TensorGraph:
+    """Both operands in memory, and two results of different types."""
+    a, b = x("a", dtype, *((k, m) if across else (m, k))), x("b", dtype, *((n, k) if down else (k, n)))
+    product = B.mul(matmul := B.dot(a, b, across, down), p.const(k ** -0.5, matmul))
+    return region("pairs", [B.mul(silu(product), x("y", dtype, m, n)), B.cast(B.exp(B.neg(B.square(product))), F32)])
 
 
 def sigmoid(v: Node) -> Node:
@@ -159,8 +168,8 @@ def test_nvrtc_takes_it_for_devices_without_clusters(rows: int, tmp_path: Path) 
     assert build_cuda(built.source, "80", KernelCache(tmp_path))
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize(("tile", "dtype"), [*((tile, F32) for tile in TILES),
+                                             *((tile, BF16) for tile in WARPGROUP_TILES)], ids=str)
 def test_every_tile(tile: tuple[int, int], dtype: DType) -> None:
     """More tiles than one each way, the last ones cut off."""
     rows, columns = tile
@@ -176,6 +185,37 @@ def test_every_tile(tile: tuple[int, int], dtype: DType) -> None:
 def test_every_tile_of_few_rows(tile: tuple[int, int], dtype: DType) -> None:
     """As above, of a matmul that has few rows."""
     test_every_tile(tile, dtype)
+
+
+FEW_PROCESSORS = replace(H200, processors=4)
+"""So that blocks of a pair have several tiles."""
+
+
+@pytest.mark.parametrize("tile", PAIRED, ids=str)
+@pytest.mark.parametrize("order", each_commit([Order.BEHIND, Order.SHUFFLED], Order))
+def test_pairs_have_tiles_in_turns(tile: tuple[int, int], order: Order) -> None:
+    """Whichever warpgroup is ahead: neither takes a stage of the other's, and none is overwritten before its use."""
+    graph = pairs(F16, 300, 200, 400)
+    built = compiled_stitched(graph, FEW_PROCESSORS, template=f"*[GRID-CTA_{tile[0]},GRID-CTA_{tile[1]}];")
+    kernel, = built.kernels
+    shape, tiling = kernel.schedule.matmul or pytest.fail("no matmul")
+    assert (kernel.program.grid, kernel.program.cluster, tiling.turns(shape) > 2) == (4, 2, True)
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(order)), wanted)
+    check(graph, run_kernel_ir(graph, built, values), wanted)
+
+
+@pytest.mark.parametrize("tile", PAIRED, ids=str)
+@pytest.mark.parametrize(("across", "down"), [(False, False), (False, True), (True, False), (True, True)])
+def test_pairs_share_either_operand(tile: tuple[int, int], across: bool, down: bool) -> None:
+    """An odd number of whole tiles across: the second of a last pair has nothing. Operands are stored either way."""
+    graph = pairs(BF16, 264, 72, 384, across, down)
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{tile[0]},GRID-CTA_{tile[1]}];")
+    kernel, = built.kernels
+    assert kernel.program.cluster == 2
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+    build_cubin(built)
 
 
 CELLS = {(16, 32): [(F32, 1, False), (BF16, 2, False)], (32, 64): [(F32, 4, True), (BF16, 2, False)],

@@ -148,6 +148,7 @@ inline void tfs_commit_async_copies() { tfs_copies_commit(); }
 template <int Pending> inline void tfs_await_async_copies() { tfs_copies_await(Pending); }
 
 #include "tensor_cores_on_cpu.h"
+#include "tensor_maps_on_cpu.h"
 #endif
 
 // A launch's function as one that takes its arguments as words of 64 bits, of which it takes the first bytes.

@@ -47,6 +47,45 @@ inline void tfs_load_transposed(uint32_t (&matrices)[4], const void* row) {
     }
   }
 }
+
+// warpgroup_ptx.cu. Lines have 128 bytes, eight of them behind each other; the address of a 16-byte part has bits 7 to 9
+// added to bits 4 to 6 without carry.
+inline uint32_t tfs_shared_address(const void* shared) { return (uint32_t)(uintptr_t)shared; }
+struct tfs_shared_matrix {
+  const unsigned char* start;
+  int part, eight;  // bytes
+  tfs_shared_matrix(const uint32_t* start, int part_words, int eight_words)
+      : start((const unsigned char*)start), part(4 * part_words), eight(4 * eight_words) {}
+  tfs_shared_matrix operator+(int words) const {
+    tfs_shared_matrix other = *this;
+    other.start += 4 * words;
+    return other;
+  }
+  uint16_t at(int beside, int term, bool by_terms) const {
+    const unsigned char* its = by_terms ? start + beside / 64 * part + term / 8 * eight + term % 8 * 128 + beside % 64 * 2
+                                        : start + beside / 8 * eight + beside % 8 * 128 + term * 2;
+    const uintptr_t address = (uintptr_t)its;
+    uint16_t value;
+    memcpy(&value, (const void*)(address ^ (address >> 7 & 7) << 4), sizeof value);
+    return value;
+  }
+};
+template <class Element, int Columns> struct tfs_warpgroup_multiply {
+  template <int A_BY_TERMS, int B_BY_TERMS>
+  static void run(float (&c)[Columns / 2], tfs_shared_matrix a, tfs_shared_matrix b) {
+    const int thread = threadIdx.x % 128, line = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+    for (int i = 0; i < Columns / 2; ++i)
+      for (int term = 0; term < 16; ++term)
+        c[i] += Element::value(a.at(line + i / 2 % 2 * 8, term, A_BY_TERMS), 0)
+                * Element::value(b.at(i / 4 * 8 + column + i % 2, term, B_BY_TERMS), 0);
+  }
+};
+inline void tfs_shared_for_tensor_cores() {}
+inline void tfs_warpgroup_begin() {}
+inline void tfs_warpgroup_commit() {}
+// A warpgroup's four warps multiply together.
+template <int N> inline void tfs_warpgroup_wait() { tfs_partial_barrier(8 + threadIdx.x / 128, 128, 0, TFS_COUNT); }
+
 struct tfs_tf32 {
   using Storage = float;
   static constexpr int PER_WORD = 1;
@@ -65,6 +104,7 @@ struct tfs_half {
   static uint32_t operand(uint32_t word) { return word; }
 };
 struct tfs_f16 : tfs_half {
+  static constexpr bool IS_BFLOAT16 = false;
   static float value(uint32_t word, int i) { return tfs_from_half((uint16_t)(word >> 16 * i)); }
   static uint32_t pack(float low, float high) {
     return tfs_to_half(low) | (uint32_t)tfs_to_half(high) << 16;
@@ -74,6 +114,7 @@ struct tfs_f16 : tfs_half {
   }
 };
 struct tfs_bf16 : tfs_half {
+  static constexpr bool IS_BFLOAT16 = true;
   static float value(uint32_t word, int i) { return __uint_as_float(word >> 16 * i << 16); }
   static uint32_t pack(float low, float high) {
     const auto rounded = [](float f) { const uint32_t b = __float_as_uint(f); return (b + 0x7fff + (b >> 16 & 1)) >> 16; };

@@ -27,7 +27,7 @@ from tf_stitch.ir.types import Symbol
 from tf_stitch.jit.libraries import scope_of
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.pass_manager import Instrument
-from tf_stitch.planning.matmul_choice import Stitching
+from tf_stitch.planning.matmul_choice import stitching_of
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.report.build_entries import Place, build_entries
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
@@ -45,7 +45,8 @@ class Analysis:
 
     def __init__(self, config: StitchConfig, device: DeviceSpec, size: int | None = None) -> None:
         self._config, self._device, self._size = config, device, size
-        self._plan_options = PlanOptions(config.planner, config.ilp_seconds, matmuls=Stitching(config.matmuls))
+        self._plan_options = PlanOptions(config.planner, config.ilp_seconds,
+                                         matmuls=stitching_of(config.matmuls, device))
         self._controls = Controls(config)
         self._fuel = PatternFuel(config.fuel)
         self._regions = 0

@@ -18,7 +18,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.shape_family import Change, Shapes
-from tf_stitch.planning.matmul_choice import Stitching
+from tf_stitch.planning.matmul_choice import stitching_of
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.device_query import cpu_count
@@ -101,7 +101,7 @@ class AheadBuilder:
 
     def _options(self) -> CompileOptions:
         spec, config = self._target.spec, self._config
-        plan = PlanOptions(config.planner, config.ilp_seconds, matmuls=Stitching(config.matmuls))
+        plan = PlanOptions(config.planner, config.ilp_seconds, matmuls=stitching_of(config.matmuls, spec))
         reuse = Reuse(config.reuse)
         circumstances = tuple(map(repr, ("ahead of time", spec, plan, reuse)))
         return CompileOptions(spec, plan, True, reuse=reuse, stored=StoredPlans(self._plans, circumstances))

@@ -73,7 +73,7 @@ def parse_targets(names: Sequence[str], cache_dir: Path) -> list[BuildTarget]:
         elif match:
             spec = gpu_spec(H200.profile, match[1])
             levels = {int(match[1]): match[1], -int(match[1]): match[1]}
-            found.append(BuildTarget(name, replace(spec, tf32=True), levels))
+            found.append(BuildTarget(name, replace(spec, tf32=True, warpgroup_matmuls=False), levels))
         else:
             raise ConvertFlagError(f"--target={name} is none: cpu, cuda:sm_90 and the like, several with commas "
                                    "between")

@@ -14,6 +14,8 @@ CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
 FLOAT8_ARCHITECTURE = 89
 """Compute capability from which tensor cores multiply float8."""
+WARPGROUP_ARCHITECTURE = "90"
+"""Compute capability of devices whose warpgroups multiply from shared memory (PTX ISA, wgmma: sm_90a alone)."""
 EARLY_START_ARCHITECTURE = 90
 """Compute capability from which CUDA graphs have programmatic edges (griddepcontrol, PTX ISA)."""
 BLOCK_BARRIERS = 16
@@ -51,6 +53,7 @@ class DeviceSpec:
             them itself.
         async_copies: threads can copy to shared memory beside other work.
         tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
+        warpgroup_matmuls: four warps together multiply half types from shared memory (wgmma).
         float8_matmuls: a library multiplies float8 on tensor cores.
         convolution_epilogues: a library has convolutions that compute what follows them.
         library_addend: time that a library call needs to read an addend, relative to a kernel's.
@@ -80,6 +83,7 @@ class DeviceSpec:
     library_addend: float = 1.0
     fused_attention: bool = False
     float8_matmuls: bool = False
+    warpgroup_matmuls: bool = False
     convolution_epilogues: bool = False
 
 
@@ -93,7 +97,8 @@ def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
                       block_barriers=BLOCK_BARRIERS,
                       early_starts=int(architecture) >= EARLY_START_ARCHITECTURE, async_copies=newer,
                       tensor_cores=newer, library_addend=LIBRARY_ADDEND,
-                      float8_matmuls=int(architecture) >= FLOAT8_ARCHITECTURE)
+                      float8_matmuls=int(architecture) >= FLOAT8_ARCHITECTURE,
+                      warpgroup_matmuls=architecture == WARPGROUP_ARCHITECTURE)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

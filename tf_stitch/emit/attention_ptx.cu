@@ -29,16 +29,19 @@ struct tfs_half {
   static __device__ __forceinline__ uint32_t operand(uint32_t word) { return word; }
 };
 struct tfs_f16 : tfs_half {
+  static constexpr bool IS_BFLOAT16 = false;
   static __device__ __forceinline__ float value(uint32_t word, int i) { return tfs_from_half((uint16_t)(word >> 16 * i)); }
   static __device__ __forceinline__ uint32_t pack(float low, float high) { return tfs_to_half_pair(low, high); }
   TFS_MMA("m16n8k16.row.col.f32.f16.f16.f32")
 };
 struct tfs_bf16 : tfs_half {
+  static constexpr bool IS_BFLOAT16 = true;
   static __device__ __forceinline__ float value(uint32_t word, int i) { return __uint_as_float(word >> 16 * i << 16); }
   static __device__ __forceinline__ uint32_t pack(float low, float high) { return tfs_to_bfloat16_pair(low, high); }
   TFS_MMA("m16n8k16.row.col.f32.bf16.bf16.f32")
 };
 
+__device__ __forceinline__ uint32_t tfs_shared_address(const void* shared) { return __cvta_generic_to_shared(shared); }
 // 16 bytes to shared memory behind the thread's back; zeros unless they are there to be read.
 __device__ __forceinline__ void tfs_copy_async(void* shared, const void* global, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"

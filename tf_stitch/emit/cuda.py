@@ -94,7 +94,7 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
     prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
     parts = [*filter(None, [dialect.intrinsics]), prelude, *([attention_template()] if TEMPLATE in text else [])]
     if MATMUL in text:
-        parts.append(matmul_template(alone=TEMPLATE not in text))
+        parts.append(matmul_template(TEMPLATE not in text, text))
     if EARLY_LOAD in text or PREFETCH in text:
         parts.append((resources.files("tf_stitch.emit") / "early_loads.cu").read_text())
     if ATOMICS in text:

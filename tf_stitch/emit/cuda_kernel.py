@@ -13,8 +13,7 @@ from tf_stitch.emit.attention import (
 )
 from tf_stitch.emit.c_family import NARROW, CFamily, Lines
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.matmul import TEMPLATE as MATMUL
-from tf_stitch.emit.matmul import matmul_constants
+from tf_stitch.emit.matmul import matmul_constants, template_of
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import Combine
@@ -26,7 +25,7 @@ from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.dependencies import awaits_itself
 from tf_stitch.kernel_ir.index import Var, reach
-from tf_stitch.kernel_ir.walk import arrays, indices, statements
+from tf_stitch.kernel_ir.walk import accesses, arrays, indices, statements
 
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
@@ -313,11 +312,25 @@ class CudaKernel(CFamily):
                                            ("load_b", shape.b, stmt.b_place, stmt.load_b)):
             if operand.place is None:
                 yield from self._element_function(name, stmt.values, operand.vector, place, body)
-        yield from self._element_function("finish", stmt.results, shape.finished, stmt.place, stmt.finish)
+        yield from self._finish_function(stmt)
         loads = [name if operand.place is None else "0" for name, operand in (("load_a", shape.a), ("load_b", shape.b))]
+        if stmt.tiling.pair:
+            loads = [f"(tfs_tensor_map*){stmt.maps}"]
         given = ["thread", "(int)block", *arguments, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
-        yield f"  {MATMUL}<Constants>::run({', '.join(given)});"
+        yield f"  {template_of(stmt.tiling)}<Constants>::run({', '.join(given)});"
         yield "}"
+
+    def _finish_function(self, stmt: k.Matmul) -> Lines:
+        """A function that computes what becomes of results, and returns one that stores it: nothing that a caller loads
+        for other results has to wait for stores."""
+        stores = next((i for i, s in enumerate(stmt.finish) if any(a.write for a in accesses([s]))), 0)
+        position = ", ".join(f"{self.index_type} {v.name}" for v in stmt.place)
+        yield f"  const auto finish = [&](float (&{stmt.results})[{stmt.shape.finished}], {position}) {{"
+        yield from (f"  {line}" for line in self.block(stmt.finish[:stores]))
+        yield "    return [=]() mutable {"
+        yield from (f"    {line}" for line in self.block(stmt.finish[stores:]))
+        yield "    };"
+        yield "  };"
 
     @rules(k.MatmulPrefetch)
     def _matmul_prefetch(self, stmt: k.MatmulPrefetch) -> Lines:
@@ -326,7 +339,7 @@ class CudaKernel(CFamily):
         constants = matmul_constants("Constants", stmt.shape, stmt.tiling, self._barrier_type(k.WHOLE_BLOCK), True)
         yield from (f"  {line}" for line in constants)
         b = f"{stmt.b}{'_' * self._early} + {stmt.shape.b.place.offset}"
-        yield f"  {MATMUL}<Constants>::prefetch(thread, (int)block, {b}, (uint32_t*){stmt.tiles});"
+        yield f"  {template_of(stmt.tiling)}<Constants>::prefetch(thread, (int)block, {b}, (uint32_t*){stmt.tiles});"
         yield "}"
 
     def _element_function(self, name: str, array: str, size: int, place: Sequence[Var], body: Sequence[k.Stmt]

@@ -29,10 +29,7 @@ template <class C> struct tfs_matmul {
   static constexpr int STEPS = (C::K + TURN - 1) / TURN;
   static constexpr int WARP_ROWS = C::ROWS / C::ROW_WARPS, WARP_COLUMNS = C::COLUMNS / C::COLUMN_WARPS;
   static constexpr int DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;  // instructions of a warp
-  static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, GATE = C::COLUMNS / C::GATES;
-  static constexpr int GATE_COLUMNS = C::N / C::GATES, TILES_ACROSS = (GATE_COLUMNS + GATE - 1) / GATE;
-  static constexpr int TOGETHER = 8;  // rows of tiles whose columns are gone through together: they share operands
-  static constexpr int RESULT_LINE = C::COLUMNS + 8;
+  using Results = tfs_result_tile<C>;
 
   // For what the threads of a part share.
   static __device__ __forceinline__ void wait_for_part() {
@@ -40,104 +37,18 @@ template <class C> struct tfs_matmul {
     else C::Barrier::wait();
   }
 
-  // One operand: how a tile of it is laid out in shared memory and brought there.
-  template <class O> struct Tile {
-    static constexpr int LINES = O::ALONG_TERMS ? O::EXTENT : TERMS;
-    static constexpr int LENGTH = O::ALONG_TERMS ? TERMS : O::EXTENT;  // elements of a line
-    static constexpr int WORDS = LINES * O::LINE, CHUNKS = LENGTH / O::VECTOR, ALL = LINES * CHUNKS;
-    static constexpr int MINE = (ALL + THREADS - 1) / THREADS;  // vectors that a thread brings
-    static constexpr bool WHOLE_WORDS = O::VECTOR % PER_WORD == 0;
-    using Held = tfs_vector<uint32_t, WHOLE_WORDS ? O::VECTOR / PER_WORD : 1>;
-    Held held[O::PLAIN ? 1 : MINE];
-
-    static __device__ __forceinline__ bool mine(int i) { return ALL % THREADS == 0 || i < ALL; }
-    // Line and chunk of the whole matrix for vector number i of the tile at `first` beside terms and at `term`; whether
-    // it is there.
-    static __device__ __forceinline__ bool place(int i, int first, int term, int& line, int& chunk) {
-      if constexpr (O::GATES > 1) {
-        constexpr int OF_TILE = O::EXTENT / O::GATES, OF_ALL = O::WHOLE / O::GATES;
-        const int beside = O::ALONG_TERMS ? i / CHUNKS : i % CHUNKS * O::VECTOR, in_gate = first + beside % OF_TILE;
-        const int at = beside / OF_TILE * OF_ALL + in_gate;
-        line = O::ALONG_TERMS ? at : i / CHUNKS + term;
-        chunk = O::ALONG_TERMS ? i % CHUNKS + term / O::VECTOR : at / O::VECTOR;
-        return in_gate < OF_ALL && (O::ALONG_TERMS ? chunk < C::K / O::VECTOR : line < C::K);
-      }
-      line = i / CHUNKS + (O::ALONG_TERMS ? first : term);
-      chunk = i % CHUNKS + (O::ALONG_TERMS ? term : first) / O::VECTOR;
-      constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % TURN == 0;
-      return WHOLE_TILES || (line < (O::ALONG_TERMS ? O::WHOLE : C::K)
-                             && chunk < (O::ALONG_TERMS ? C::K : O::WHOLE) / O::VECTOR);
-    }
-    static __device__ __forceinline__ T* slot(uint32_t* tile, int i) {
-      return reinterpret_cast<T*>(tile + i / CHUNKS * O::LINE) + i % CHUNKS * O::VECTOR;
-    }
-    // Asynchronously; what is not there becomes zeros.
-    static __device__ __forceinline__ void copy(uint32_t* tile, int thread, const T* from, int first, int term) {
-#pragma unroll
-      for (int j = 0; j < MINE; ++j) {
-        const int i = thread + j * THREADS;
-        int line, chunk;
-        const bool there = place(i, first, term, line, chunk);
-        const T* source = from + (there ? (long long)line * O::LINE_STEP + chunk * O::VECTOR : 0);
-        if (mine(i)) tfs_copy_async(slot(tile, i), source, there);
-      }
-    }
-    template <class Load>
-    __device__ __forceinline__ void compute(int thread, int matrix, int first, int term, const Load& load) {
-#pragma unroll
-      for (int j = 0; j < MINE; ++j) {
-        const int i = thread + j * THREADS;
-        int line, chunk;
-        const bool there = place(i, first, term, line, chunk) && mine(i);
-        float values[O::VECTOR];
-#pragma unroll
-        for (int v = 0; v < O::VECTOR; ++v) values[v] = 0.0f;
-        if (there) load(values, matrix, line, chunk);
-#pragma unroll
-        for (int v = 0; v < O::VECTOR; v += PER_WORD) {
-          if constexpr (PER_WORD == 1) held[j].v[v] = __float_as_uint(values[v]);
-          else held[j].v[v / 2] = E::pack(values[v], WHOLE_WORDS ? values[v + WHOLE_WORDS] : 0.0f);
-        }
-      }
-    }
-    __device__ __forceinline__ void write(uint32_t* tile, int thread) const {
-#pragma unroll
-      for (int j = 0; j < MINE; ++j) {
-        const int i = thread + j * THREADS;
-        if (!mine(i)) continue;
-        if constexpr (WHOLE_WORDS) *reinterpret_cast<Held*>(slot(tile, i)) = held[j];
-        else *slot(tile, i) = (T)held[j].v[0];
-      }
+  // Lines of a tile of an operand, padded so that the accesses of a warp hit every bank once.
+  template <class O> struct Padded {
+    static constexpr int WORDS = (O::ALONG_TERMS ? O::EXTENT : TERMS) * O::LINE;
+    static __device__ __forceinline__ T* at(uint32_t* tile, int line, int element) {
+      return reinterpret_cast<T*>(tile + line * O::LINE) + element;
     }
   };
+  template <class O> using Tile = tfs_operand_tile<C, O, Padded<O>, THREADS, TERMS, TURN>;
   static constexpr int STAGE = Tile<A>::WORDS + Tile<B>::WORDS, SLOTS = STEPS < C::STAGES ? STEPS : C::STAGES;
 
   // Words of a part in shared memory.
-  static constexpr int RESULTS = C::ROWS * RESULT_LINE, PART = SLOTS * STAGE > RESULTS ? SLOTS * STAGE : RESULTS;
-
-  // Sums of vectors that lie `apart` floats from each other, in order.
-  template <int Count> static __device__ __forceinline__ tfs_vector<float, C::VECTOR> sum(const float* from, int apart) {
-    constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;  // floats of the widest access
-    tfs_vector<float, C::VECTOR> values;
-#pragma unroll
-    for (int v = 0; v < C::VECTOR; v += W) {
-      auto& sum = *reinterpret_cast<tfs_vector<float, W>*>(values.v + v);
-      sum = *reinterpret_cast<const tfs_vector<float, W>*>(from + v);
-#pragma unroll
-      for (int other = 1; other < Count; ++other) {
-        const auto more = *reinterpret_cast<const tfs_vector<float, W>*>(from + other * apart + v);
-#pragma unroll
-        for (int w = 0; w < W; ++w) sum.v[w] += more.v[w];
-      }
-    }
-    return values;
-  }
-  static __device__ __forceinline__ void put(float* to, const tfs_vector<float, C::VECTOR>& values) {
-    constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;
-#pragma unroll
-    for (int v = 0; v < C::VECTOR; v += W)
-      *reinterpret_cast<tfs_vector<float, W>*>(to + v) = *reinterpret_cast<const tfs_vector<float, W>*>(values.v + v);
-  }
+  static constexpr int RESULTS = C::ROWS * Results::LINE, PART = SLOTS * STAGE > RESULTS ? SLOTS * STAGE : RESULTS;
 
   // The four words of 16 rows of a at `row`, and of `word` and on of their terms.
   static __device__ __forceinline__ void read_a(uint32_t (&a)[4], const uint32_t* tile, int row, int word, int lane) {
@@ -172,18 +83,12 @@ template <class C> struct tfs_matmul {
   }
 
   // Which tile is a block's, and which of its stages a thread's.
-  struct Own {
-    int part, thread, sharer, matrix, row, column;
+  struct Own : Results {
+    int part, thread, sharer;
     uint32_t* stages;
-    __device__ __forceinline__ Own(int all_threads, int block, uint32_t* memory) {
-      part = all_threads / THREADS, thread = all_threads % THREADS;
+    __device__ __forceinline__ Own(int all_threads, int block, uint32_t* memory) : Results(block / C::SHARERS) {
+      part = all_threads / THREADS, thread = all_threads % THREADS, sharer = block % C::SHARERS;
       stages = memory + part * SLOTS * STAGE;
-      sharer = block % C::SHARERS, block /= C::SHARERS;
-      matrix = block / (TILES_DOWN * TILES_ACROSS);
-      const int tile = block % (TILES_DOWN * TILES_ACROSS), top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
-      const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
-      row = (top + tile % (TOGETHER * TILES_ACROSS) % height) * C::ROWS;
-      column = tile % (TOGETHER * TILES_ACROSS) / height * GATE;
     }
     __device__ __forceinline__ uint32_t* stage(int step) const { return stages + step % C::STAGES * STAGE; }
     __device__ __forceinline__ int term(int step) const {
@@ -202,7 +107,7 @@ template <class C> struct tfs_matmul {
 
   // memory: of each part SLOTS stages of a tile of a and of b, later its results; behind those of all parts what the
   // blocks of a cluster send. load_a(values, matrix, line, chunk) computes a vector of an operand that is not PLAIN;
-  // finish(results, matrix, row, chunk) takes VECTOR results of a row.
+  // finish(results, matrix, row, chunk) takes VECTOR results of a row, and returns a function that stores what they become.
   template <class LoadA, class LoadB, class Finish>
   static __device__ __forceinline__ void run(int all_threads, int block, const T* a, const T* b, uint32_t* memory,
                                              const LoadA& load_a, const LoadB& load_b, const Finish& finish) {
@@ -276,52 +181,36 @@ template <class C> struct tfs_matmul {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int line = own.part * C::ROWS + warp_row + 16 * i + 8 * half + lane / 4;
-          float* to = results + line * RESULT_LINE + warp_column + 8 * j + lane % 4 * 2;
+          float* to = results + line * Results::LINE + warp_column + 8 * j + lane % 4 * 2;
           *reinterpret_cast<tfs_vector<float, 2>*>(to) = {{c[i][j][2 * half], c[i][j][2 * half + 1]}};
         }
     C::Barrier::wait();
-    constexpr int CHUNKS = GATE / C::VECTOR, ALL = C::ROWS * CHUNKS, BLOCK = C::PARTS * THREADS;
-    constexpr int FINISHED = C::GATES * C::VECTOR;  // results that are finished at a time
-    using Vector = tfs_vector<float, C::VECTOR>;
+    constexpr int ALL = Results::ALL, BLOCK = C::PARTS * THREADS;
     const auto of_parts = [&](int i, int gate) {
-      const float* from = results + i / CHUNKS * RESULT_LINE + gate * GATE + i % CHUNKS * C::VECTOR;
-      return sum<C::PARTS>(from, C::ROWS * RESULT_LINE);
-    };
-    const auto finish_one = [&](int i, const auto& of_gate) {
-      const int its_row = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
-      if (!((C::M % C::ROWS == 0 || its_row < C::M) && (GATE_COLUMNS % GATE == 0 || chunk < GATE_COLUMNS / C::VECTOR)))
-        return;
-      float values[FINISHED];
-#pragma unroll
-      for (int gate = 0; gate < C::GATES; ++gate) {
-        const Vector its = of_gate(gate);
-#pragma unroll
-        for (int v = 0; v < C::VECTOR; ++v) values[gate * C::VECTOR + v] = its.v[v];
-      }
-      finish(values, matrix, its_row, chunk);
+      return Results::template sum<C::PARTS>(Results::result(results, i, gate), C::ROWS * Results::LINE);
     };
     if constexpr (C::SHARERS == 1) {
 #pragma unroll 4
       for (int j = 0; j < (ALL + BLOCK - 1) / BLOCK; ++j) {
         const int i = all_threads + j * BLOCK;
         if (ALL % BLOCK != 0 && i >= ALL) break;
-        finish_one(i, [&](int gate) { return of_parts(i, gate); });
+        own.finish_one(i, [&](int gate) { return of_parts(i, gate); }, finish);
       }
     } else {
-      constexpr int EACH = (ALL + C::SHARERS - 1) / C::SHARERS, LENGTH = EACH * FINISHED;  // that a block finishes
+      constexpr int EACH = (ALL + C::SHARERS - 1) / C::SHARERS, LENGTH = EACH * Results::FINISHED;  // that a block finishes
       float* received = reinterpret_cast<float*>(memory) + C::PARTS * PART;
       tfs_cluster_started();
       for (int i = all_threads; i < ALL; i += BLOCK)
 #pragma unroll
         for (int gate = 0; gate < C::GATES; ++gate)
-          put(tfs_in_block(received + own.sharer * LENGTH + i % EACH * FINISHED + gate * C::VECTOR, i / EACH),
+          Results::put(tfs_in_block(received + own.sharer * LENGTH + i % EACH * Results::FINISHED + gate * C::VECTOR, i / EACH),
               of_parts(i, gate));
       tfs_cluster_barrier();
       for (int j = all_threads; j < EACH; j += BLOCK)
         if (own.sharer * EACH + j < ALL)
-          finish_one(own.sharer * EACH + j, [&](int gate) {
-            return sum<C::SHARERS>(received + j * FINISHED + gate * C::VECTOR, LENGTH);
-          });
+          own.finish_one(own.sharer * EACH + j, [&](int gate) {
+            return Results::template sum<C::SHARERS>(received + j * Results::FINISHED + gate * C::VECTOR, LENGTH);
+          }, finish);
     }
   }
 };

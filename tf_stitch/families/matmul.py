@@ -19,7 +19,7 @@ from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
-from tf_stitch.kernel_ir.matmul import WORD, MatmulOperand, MatmulShape, MatmulTiling, Place, shared_words
+from tf_stitch.kernel_ir.matmul import BLOCK_MAPS, WORD, MatmulOperand, MatmulShape, MatmulTiling, Place, shared_words
 from tf_stitch.kernel_ir.occupancy import MATMUL_REGISTERS, blocks_that_fit
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -63,9 +63,9 @@ def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tiling: Matmul
               ) -> KernelSchedule:
     blocks = tiling.blocks(shape)
     mapping = ThreadMapping(blocks, tiling.threads, tiling.column_warps * device.warp, tiling.rows, 1, tiling.columns,
-                            tiling.sharers, tiling.sharers > 1, warp=device.warp)
+                            tiling.cluster, tiling.cluster > 1, warp=device.warp)
     registers = MATMUL_REGISTERS + tiling.parts * tiling.rows * tiling.columns // tiling.threads
-    fit = blocks_that_fit(tiling.threads, registers, WORD * shared_words(shape, tiling), device)
+    fit = 1 if tiling.pair else blocks_that_fit(tiling.threads, registers, WORD * shared_words(shape, tiling), device)
     return KernelSchedule(NAME, pattern, matmul, Domain(shape.matrices * shape.m, shape.n), mapping,
                           matmul=(shape, tiling), array_room=device.shared_bytes,
                           resident=min(fit, ceil_div(blocks, device.processors)))
@@ -147,11 +147,12 @@ class _Lowering:
         b_name, b_place, load_b = self._loading("b", b, shape.b, shape.n, shape.b.along_terms is transposed_b)
         place, body = self._finishing()
         self.out.emit(k.Comment("a matmul; each block has a tile of its results", self.pattern.names([matmul])))
+        maps = self.buffers.scratch(DType.F32, self.tiling.blocks(shape) * BLOCK_MAPS) if self.tiling.pair else ""
         self.out.emit(k.Matmul(shape, self.tiling, a_name, b_name, TILES_ARRAY, VALUES, a_place, load_a, b_place,
-                               load_b, RESULTS, place, body))
+                               load_b, RESULTS, place, body, maps=maps))
         kernel = finish(self.schedule, self.out, self.buffers)
         return replace(kernel, program=replace(kernel.program, resident=self.schedule.resident,
-                                                cluster=self.tiling.sharers))
+                                                cluster=self.tiling.cluster))
 
     def _loading(self, name: str, node: Node, operand: MatmulOperand, beside: int, by_rows: bool
                  ) -> tuple[str, tuple[Var, Var, Var], tuple[k.Stmt, ...]]:
@@ -228,7 +229,7 @@ def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> K
     assert schedule.matmul is not None
     shape, tiling = schedule.matmul
     tile = request.extent("rows_per_block", tiling.rows), request.extent("tile", tiling.columns)
-    tiles = [one for one in tiles_of(shape) if suits(one[1], shape)]
+    tiles = [one for one in tiles_of(shape, device) if suits(one[1], shape)]
     if tile not in tiles:
         raise ScheduleError(f"tiles of {tile[0]} x {tile[1]}; there are those of "
                             + ", ".join(f"{rows} x {columns}" for rows, columns in tiles), schedule.dominant.loc)
@@ -242,7 +243,7 @@ def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> K
 def _candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
     assert schedule.matmul is not None
     shape, _ = schedule.matmul
-    for rows, columns in (tile for tile in tiles_of(shape) if suits(tile[1], shape)):
+    for rows, columns in (tile for tile in tiles_of(shape, device) if suits(tile[1], shape)):
         for sharers in sharers_of(shape, (rows, columns), device):
             cluster = f"CLUSTER_{sharers}-" if sharers > 1 else ""
             yield f"*[GRID-CTA_{rows},GRID-{cluster}CTA_{columns}];"

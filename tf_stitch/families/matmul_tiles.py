@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.families.warpgroup_tiles import WARPGROUP_TILES, by_warpgroups, warpgroup_tiling, warpgroup_us
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.cost import CLUSTER_US
 from tf_stitch.kernel_ir.matmul import WORD, MatmulShape, MatmulTiling, shared_words
@@ -44,8 +45,6 @@ FEW_ROWS: Tiles = {
     (64, 64): _TWO_WARPS, (16, 48): _WARP, (16, 96): _WARP, (32, 48): _WARP, (64, 96): _TWO_WARPS}
 """Of matmuls with few results (see `leaves_idle`): each warp, or two of them, brings terms of its own from memory and
 waits for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
-_FOR_FEW, _FOR_MANY = {**TILES, **FEW_ROWS}, {**FEW_ROWS, **TILES}
-"""Where both have a tile, the last one counts."""
 MOST_ROWS, MOST_RESULTS = 128, 1 << 15
 """With so many rows a library's tiles leave processors of a GPU idle, unless columns are many; and with so few results,
 of which two of its tiles of 128 x 128 have all."""
@@ -68,19 +67,24 @@ def leaves_idle(matrices: int, rows: int, columns: int) -> bool:
     return rows <= MOST_ROWS or matrices * rows * columns <= MOST_RESULTS
 
 
-def tiles_of(shape: MatmulShape) -> Tiles:
-    """All that blocks may have."""
-    return _FOR_FEW if leaves_idle(shape.matrices, shape.m, shape.n) else _FOR_MANY
+def tiles_of(shape: MatmulShape, device: DeviceSpec) -> Sequence[tuple[int, int]]:
+    """All that blocks may have: rows and columns."""
+    few = FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) else {}
+    if by_warpgroups(shape, device):
+        return (*few, *(tile for tile in WARPGROUP_TILES if tile not in few))
+    return tuple({**few, **TILES})
 
 
 def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:
     """That one first whose blocks keep processors busiest. None where no tile has the same columns of each gate."""
     few = [tile for tile in FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) and tile[0] < max(2 * shape.m, 17)
            and (shape.gates == 3 or tile[1] % 3)]
-    tiles = [tile for tile in few or TILES if suits(tile[1], shape)]
+    warpgroups = not few and by_warpgroups(shape, device)
+    tiles = [tile for tile in few or tiles_of(shape, device) if suits(tile[1], shape)]
     found = [tiling_of(shape, tile, sharers, device) for tile in tiles for sharers in sharers_of(shape, tile, device)]
     found = [one for one in found if WORD * shared_words(shape, one) <= device.shared_bytes]
-    return sorted(found, key=lambda tiling: (_few_us if few else _load)(shape, tiling, device))
+    cost = _few_us if few else warpgroup_us if warpgroups else _load
+    return sorted(found, key=lambda tiling: cost(shape, tiling, device))
 
 
 def suits(columns: int, shape: MatmulShape) -> bool:
@@ -92,13 +96,20 @@ def suits(columns: int, shape: MatmulShape) -> bool:
 def sharers_of(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> Iterator[int]:
     """How many blocks may share the terms of a tile, so that each has a stage of them at least."""
     most = min(MOST_SHARERS, device.largest_cluster, tiling_of(shape, tile, 1, device).steps(shape))
-    parts = tiles_of(shape)[tile].parts
+    parts = _tile_of(shape, tile).parts
     return takewhile(lambda sharers: sharers == 1 or (parts > 1 and sharers <= most), (1, 2, 4, 8))
+
+
+def _tile_of(shape: MatmulShape, tile: tuple[int, int]) -> Tile:
+    few = FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) else {}
+    return {**TILES, **few}.get(tile, Tile(1, 1, 1))
 
 
 def tiling_of(shape: MatmulShape, tile: tuple[int, int], sharers: int, device: DeviceSpec) -> MatmulTiling:
     """That of a tile whose terms so many blocks share."""
-    row_warps, column_warps, words, _, parts = tiles_of(shape)[tile]
+    row_warps, column_warps, words, _, parts = _tile_of(shape, tile)
+    if parts == 1 and by_warpgroups(shape, device):
+        return warpgroup_tiling(shape, tile, device)
     plain = shape.a.place is not None and shape.b.place is not None
     stages = STAGES if plain else COMPUTED_STAGES
     tiling = MatmulTiling(*tile, words, row_warps, column_warps, stages, device.warp, parts, sharers)

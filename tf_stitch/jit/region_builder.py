@@ -29,7 +29,7 @@ from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
 from tf_stitch.messages import log
 from tf_stitch.planning.attention_calls import may_call
-from tf_stitch.planning.matmul_choice import Stitching
+from tf_stitch.planning.matmul_choice import stitching_of
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.planner import PlanOptions
@@ -253,7 +253,8 @@ class RegionBuilder:
                 and self._optional.has_fused_attention
             device = replace(device, fused_attention=attention,
                              convolution_epilogues="convolution_epilogues" not in without)
-        plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=Stitching(self._config.matmuls))
+        stitching = stitching_of(self._config.matmuls, device)
+        plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=stitching)
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))
         return CompileOptions(device, plan, place.aligned, times, place.patterns, reuse=reuse,

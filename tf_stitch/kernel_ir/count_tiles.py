@@ -13,8 +13,14 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.matmul import PAIR_START_US, pair_turn_us
 from tf_stitch.kernel_ir.work import Access, Work
 
+WARPGROUP_RATE = 3.0
+"""How much faster tensor cores multiply by wgmma than by mma.sync: 800 to 250 TFLOP/s of bfloat16 on an H200."""
+BLOCK_START_US = 2.0
+"""Of blocks alone whose warpgroups multiply, before the first terms are there: an H200 took 9 to 18 us for kernels of
+which 5 to 13 were predicted without."""
 tile_rules: ByType[None] = ByType("the work counter of tiles")
 """As of count_work: (stmt, times, innermost vector loop, innermost serial loop)."""
 
@@ -120,9 +126,16 @@ class TileWork:
         step, for as long as it is not in fewer. Parts are short: what they have under way is soon there, and waited
         for."""
         shape, tiling = stmt.shape, stmt.tiling
+        times *= tiling.turns(shape)
         results = times * tiling.rows * tiling.columns / tiling.threads
+        if tiling.pair:
+            self._in_pairs(stmt, times, results)
+            return
         own_terms = shape.k / tiling.sharers
-        self.work.multiply_adds += results * own_terms * shape.dtype.size / 4
+        if tiling.warpgroups:
+            self.work.in_turn, self.work.alone_us = True, self.work.alone_us + BLOCK_START_US
+        rate = WARPGROUP_RATE if tiling.warpgroups else 1.0
+        self.work.multiply_adds += results * own_terms * shape.dtype.size / 4 / rate
         for name, extent, operand, place, body in ((stmt.a, tiling.rows, shape.a, stmt.a_place, stmt.load_a),
                                                    (stmt.b, tiling.columns, shape.b, stmt.b_place, stmt.load_b)):
             elements = times * extent * own_terms
@@ -131,13 +144,26 @@ class TileWork:
             else:
                 self._at_places(place, body, elements / tiling.threads / operand.vector)
         steps = tiling.steps(shape)
-        waits = steps + 2 if tiling.parts == 1 else 2
+        waits = steps + 2 if tiling.parts == 1 and not tiling.warpgroups else 2
         self._waits(self._threads, waits * times)
         self._loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
         self.close_round(times)
         self.work.cross_block_reductions += times * (tiling.sharers > 1)
         self._at_places(stmt.place, stmt.finish, results / tiling.sharers / shape.finished)
         self.work.elements += 2 * results
+
+    def _in_pairs(self, stmt: k.Matmul, times: float, results: float) -> None:
+        """While one tile's results are finished the next one's terms are multiplied. Loads of results wait once."""
+        shape, tiling = stmt.shape, stmt.tiling
+        turn = pair_turn_us(shape, tiling)
+        self.work.alone_us += PAIR_START_US + turn
+        self.work.beside_us += (times - 1) * turn
+        each = shape.matrices * shape.k / tiling.blocks(shape)  # of an operand's lines, by a block, if each comes once
+        for name, extent in ((stmt.a, shape.m), (stmt.b, shape.n)):
+            self._vectors(name, extent * each, False)
+        self._loading = 1.0
+        self.close_round(times)
+        self._at_places(stmt.place, stmt.finish, results / shape.finished)
 
     def _at_places(self, place: Sequence[Var], body: Sequence[k.Stmt], times: float) -> None:
         """A body that a thread runs so often, each time at another place."""

@@ -15,7 +15,7 @@ from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Var
 from tf_stitch.kernel_ir.interpreted_values import ThreadValues
-from tf_stitch.kernel_ir.matmul import MatmulOperand, finished_by_each, tile_of
+from tf_stitch.kernel_ir.matmul import MatmulOperand, finished_by_each, tiles_of
 
 tile_rules: ByType[None] = ByType("the interpreter of tiles")
 """What a block does in them: (block, stmt, active threads)."""
@@ -98,9 +98,13 @@ class TileStatements(ThreadValues):
 
     @tile_rules(k.Matmul)
     def _matmul(self, stmt: k.Matmul, active: list[int]) -> None:
-        """The block's tile, by the first thread."""
+        """The block's tiles, by the first thread."""
+        for matrix, rows, columns in tiles_of(self.block, stmt.shape, stmt.tiling):
+            if rows and columns:
+                self._tile(stmt, matrix, rows, columns)
+
+    def _tile(self, stmt: k.Matmul, matrix: int, rows: range, columns: range) -> None:
         shape, tiling = stmt.shape, stmt.tiling
-        matrix, rows, columns = tile_of(self.block, shape, tiling)
 
         def operand(name: str, its: MatmulOperand, place: Sequence[Var], body: Sequence[k.Stmt], lines: range
                     ) -> NDArray[Any]:

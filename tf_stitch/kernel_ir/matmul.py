@@ -3,6 +3,7 @@ work. See emit/matmul.cu."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tf_stitch.ir.dtypes import DType
@@ -12,6 +13,22 @@ WORD = 4
 """Bytes of a word: what a register, or a bank of shared memory, holds."""
 STEP = 8
 """Words of a row of an operand that one instruction takes: 8 terms in TF32, 16 of a half type."""
+GROUP_ROWS, GROUP_TERMS, WARPGROUP = 64, 64, 4
+"""Rows of a tile that a warpgroup has by itself; terms of a stage, which make lines of 128 bytes in shared memory whose
+parts are exchanged; and a warpgroup's warps. See emit/matmul_warpgroups.cu."""
+LINE_BYTES, LINES_TOGETHER = 128, 8
+"""Of those lines, and how many are a pattern of exchanges: a tile begins at a multiple of their bytes."""
+MAP_BYTES, BARRIER_BYTES = 128, 8
+"""Of the description of a tensor in memory, from which boxes of it are copied, and of a barrier that counts bytes."""
+BLOCK_MAPS = 2 * MAP_BYTES // WORD
+"""Words of memory in which a block describes both operands."""
+WARPGROUP_MACS, PAIR_GBPS, PAIR_START_US = 2900.0, 53.0, 3.5
+"""Multiplications with additions of half types that a processor does in a nanosecond where warpgroups multiply; what it
+gets from the last cache where pairs of blocks copy boxes; and what a launch of pairs takes before the first and behind
+the last. Eight matmuls of 2048 to 8192 rows and 768 to 4096 terms took an H200 533 to 577 ns for each 64 terms of
+192 x 128 results, and 44 us for 100 of 128 x 128; copies alone gave a processor 51 to 56 bytes a nanosecond."""
+TURNS = 2
+"""Warpgroups of a block of a pair, which have its tiles in turns."""
 RESULT_PAD = 8
 """Floats behind each row of results in shared memory: a warp's writes hit every bank once."""
 
@@ -85,6 +102,11 @@ class MatmulTiling:
         warp: threads of a warp.
         parts: groups of such warps that share the terms; each has stages of its own.
         sharers: blocks of a cluster that share the terms of one tile, and then its results.
+        warpgroups: four warps at a time multiply (wgmma), of half types, from lines without pads: `row_warps` are
+            warpgroups' of 64 rows each, which have all columns.
+        pair: the operand, "a" or "b", of which two blocks of a cluster bring one half each for both: they have tiles
+            beside each other, one warp more that copies, and one pair of tiles after the other. "": a block has one.
+        most_blocks: of a launch of pairs; even.
     """
 
     rows: int
@@ -96,10 +118,18 @@ class MatmulTiling:
     warp: int
     parts: int = 1
     sharers: int = 1
+    warpgroups: bool = False
+    pair: str = ""
+    most_blocks: int = 0
 
     @property
     def threads(self) -> int:
-        return self.parts * self.row_warps * self.column_warps * self.warp
+        return (self.parts * self.row_warps * self.column_warps + bool(self.pair)) * self.warp
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return 2 if self.pair else self.sharers
 
     def tiles(self, shape: MatmulShape) -> tuple[int, int]:
         """Blocks that share the rows, and the columns, of one matrix."""
@@ -107,7 +137,13 @@ class MatmulTiling:
 
     def blocks(self, shape: MatmulShape) -> int:
         down, across = self.tiles(shape)
+        if self.pair:
+            return min(2 * pairs(shape, self), self.most_blocks)
         return shape.matrices * down * across * self.sharers
+
+    def turns(self, shape: MatmulShape) -> int:
+        """Tiles that a block has one after the other, at most."""
+        return ceil_div(2 * pairs(shape, self), self.blocks(shape)) if self.pair else 1
 
     def steps(self, shape: MatmulShape) -> int:
         """Stages of operands that a part goes through."""
@@ -118,14 +154,48 @@ TOGETHER = 8
 """Rows of tiles whose columns are gone through together: blocks that run at one time share operands."""
 
 
-def tile_of(block: int, shape: MatmulShape, tiling: MatmulTiling) -> tuple[int, range, range]:
-    """The matrix and rows of a block, and its columns of each gate."""
+def pair_turn_us(shape: MatmulShape, tiling: MatmulTiling) -> float:
+    """Until the terms of one tile of a block of a pair are added up: multiplied, or copied if that takes longer."""
+    multiplied = tiling.rows * tiling.columns / WARPGROUP_MACS
+    halves = {"a": tiling.rows / 2 + tiling.columns, "b": tiling.rows + tiling.columns / 2}
+    copied = halves[tiling.pair] * shape.dtype.size / PAIR_GBPS
+    return tiling.steps(shape) * GROUP_TERMS * max(multiplied, copied) * 1e-3
+
+
+def pairs(shape: MatmulShape, tiling: MatmulTiling) -> int:
+    """Pairs of tiles beside each other."""
+    down, across = _pairs(shape, tiling)
+    return shape.matrices * down * across
+
+
+def _pairs(shape: MatmulShape, tiling: MatmulTiling) -> tuple[int, int]:
     down, across = tiling.tiles(shape)
-    matrix, tile = divmod(block // tiling.sharers, down * across)
+    return (down, ceil_div(across, 2)) if tiling.pair == "a" else (ceil_div(down, 2), across)
+
+
+def tiles_of(block: int, shape: MatmulShape, tiling: MatmulTiling) -> Iterator[tuple[int, range, range]]:
+    """For each tile of a block its matrix and rows, and its columns of each gate. Ranges may be empty."""
+    if not tiling.pair:
+        matrix, row, column = _strips(block // tiling.sharers, *tiling.tiles(shape))
+        yield _ranges(matrix, row, column, shape, tiling)
+        return
+    for pair in range(block // 2, pairs(shape, tiling), tiling.blocks(shape) // 2):
+        matrix, row, column = _strips(pair, *_pairs(shape, tiling))
+        along = (row, 2 * column + block % 2) if tiling.pair == "a" else (2 * row + block % 2, column)
+        yield _ranges(matrix, *along, shape, tiling)
+
+
+def _strips(number: int, down: int, across: int) -> tuple[int, int, int]:
+    """Matrix, row and column of what is gone through TOGETHER rows at a time."""
+    matrix, tile = divmod(number, down * across)
     strip, tile = divmod(tile, TOGETHER * across)
     column, row = divmod(tile, min(down - strip * TOGETHER, TOGETHER))
+    return matrix, strip * TOGETHER + row, column
+
+
+def _ranges(matrix: int, row: int, column: int, shape: MatmulShape, tiling: MatmulTiling) -> tuple[int, range, range]:
     across = tiling.columns // shape.gates
-    row, column = (strip * TOGETHER + row) * tiling.rows, column * across
+    row, column = row * tiling.rows, column * across
     last = min(column + across, shape.gate_columns)
     return matrix, range(row, min(row + tiling.rows, shape.m)), range(column, last)
 
@@ -139,6 +209,8 @@ def line_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTilin
     Args:
         extent: rows of a tile of a, columns of one of b.
     """
+    if tiling.warpgroups:
+        return LINE_BYTES // WORD
     if along_terms:
         return tiling.words + 4
     words = extent * dtype.size // WORD
@@ -147,6 +219,8 @@ def line_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTilin
 
 def tile_words(extent: int, along_terms: bool, dtype: DType, tiling: MatmulTiling) -> int:
     """Words of one stage of one operand in shared memory."""
+    if tiling.warpgroups:
+        return extent * tiling.words
     lines = extent if along_terms else tiling.words * WORD // dtype.size
     return lines * line_words(extent, along_terms, dtype, tiling)
 
@@ -157,9 +231,15 @@ def finished_by_each(shape: MatmulShape, tiling: MatmulTiling) -> int:
 
 
 def shared_words(shape: MatmulShape, tiling: MatmulTiling) -> int:
-    """Of a block: of each part its stages of both operands, later its results; and what a cluster's blocks send."""
+    """Of a block: of each part its stages of both operands, later its results; what a cluster's blocks send; and
+    where warpgroups multiply, room for the template to begin at a multiple of LINES_TOGETHER lines. Pairs
+    have no results there, but two barriers of each stage and the descriptions of both operands."""
     stage = sum(tile_words(extent, operand.along_terms, shape.dtype, tiling)
                 for extent, operand in ((tiling.rows, shape.a), (tiling.columns, shape.b)))
     slots = min(tiling.stages, tiling.steps(shape))
     sent = tiling.sharers * finished_by_each(shape, tiling) * shape.finished if tiling.sharers > 1 else 0
-    return tiling.parts * max(slots * stage, tiling.rows * (tiling.columns + RESULT_PAD)) + sent
+    aligned = LINES_TOGETHER * LINE_BYTES // WORD if tiling.warpgroups else 0
+    if tiling.pair:
+        barriers = ceil_div((2 * tiling.stages + 1) * BARRIER_BYTES, MAP_BYTES) * MAP_BYTES
+        return tiling.stages * stage + (barriers + 2 * MAP_BYTES) // WORD + aligned
+    return tiling.parts * max(slots * stage, tiling.rows * (tiling.columns + RESULT_PAD)) + sent + aligned

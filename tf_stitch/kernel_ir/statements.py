@@ -325,6 +325,7 @@ class Matmul(Statement):
         finish: does with the results in the array `results`, of the shape's vector, what is to be done, at a place:
             matrix, row and vector along the row. It may change them.
         ahead: a MatmulPrefetch of b stands before.
+        maps: of a tiling in pairs, memory in which each block describes its operands, BLOCK_MAPS floats each; else "".
     """
 
     where = Where.TOGETHER
@@ -344,6 +345,7 @@ class Matmul(Statement):
     finish: Body
     barrier: WaitsAt = WHOLE_BLOCK
     ahead: bool = False
+    maps: Writes = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.matmul import WARPGROUP
 from tf_stitch.kernel_ir.rename import in_users_names
 
 _INFIX = {OpKind.ADD: "+", OpKind.SUB: "-", OpKind.MUL: "*", OpKind.DIV: "/", OpKind.LESS: "<",
@@ -149,7 +150,10 @@ def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
     form = "x".join(map(str, (shape.matrices, shape.m, shape.k, shape.n)))
     parts = f"{tiling.sharers} blocks of " if tiling.sharers > 1 else ""
     parts += f"{tiling.parts} times " if tiling.parts > 1 else ""
-    yield (f"{indent}matmul {form} {shape.dtype.value} by {parts}{tiling.row_warps}x{tiling.column_warps} warps, "
+    warps = f"{tiling.row_warps // WARPGROUP} warpgroups" if tiling.warpgroups else \
+        f"{tiling.row_warps}x{tiling.column_warps} warps"
+    warps += f" of two blocks that share {tiling.pair}" if tiling.pair else ""
+    yield (f"{indent}matmul {form} {shape.dtype.value} by {parts}{warps}, "
            f"tiles {tiling.rows}x{tiling.columns}, {tiling.stages} stages of {tiling.words} words:")
     for name, buffer, operand, place, body in (("a", stmt.a, shape.a, stmt.a_place, stmt.load_a),
                                                ("b", stmt.b, shape.b, stmt.b_place, stmt.load_b)):

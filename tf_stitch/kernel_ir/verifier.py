@@ -286,8 +286,9 @@ class _Verifier:
     def _matmul(self, stmt: k.Matmul, scope: _Scope, parted: bool) -> None:
         shape = stmt.shape
         _require(self.threads == stmt.tiling.threads, f"a matmul by {self.threads} threads")
-        _require(stmt.tiling.sharers == self.program.cluster,
-                 f"{stmt.tiling.sharers} blocks share terms in clusters of {self.program.cluster}")
+        _require(stmt.tiling.cluster == self.program.cluster,
+                 f"{stmt.tiling.cluster} blocks share a matmul in clusters of {self.program.cluster}")
+        _require(bool(stmt.maps) is bool(stmt.tiling.pair), "operands are described for pairs of blocks")
         words = matmul_words(shape, stmt.tiling)
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         operands = ((stmt.a, shape.a, stmt.a_place, stmt.load_a), (stmt.b, shape.b, stmt.b_place, stmt.load_b))

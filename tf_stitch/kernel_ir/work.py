@@ -52,6 +52,9 @@ class Work:
         elements: accesses of local and shared arrays.
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
+        in_turn: blocks load, multiply and store one after the other, and few of them are on a processor.
+        alone_us: of a block, in which nothing else happens.
+        beside_us: of a block, beside all the rest, by threads that do nothing of that.
         multiply_adds: multiplications with additions by tensor cores, in TF32.
         together: elements of a loop's loads that a GPU's thread has under way, where it says so.
         lines: a GPU's: lines of the first cache that its warp's loads and stores look up, each for itself.
@@ -69,6 +72,9 @@ class Work:
     elements: float = 0
     registers: int = 0
     shared_bytes: int = 0
+    in_turn: bool = False
+    alone_us: float = 0
+    beside_us: float = 0
     multiply_adds: float = 0
     lines: float = 0
     together: int = 1

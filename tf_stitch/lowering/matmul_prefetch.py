@@ -26,6 +26,8 @@ def prefetch_before_dependencies(program: k.Program, unwritten: Collection[str])
     assert isinstance(matmul, k.Matmul)
     if matmul.b not in unwritten or not all(isinstance(s, k.Array | k.Comment) for s in before):
         return program
+    if matmul.tiling.pair:  # its copies go to memory of other blocks, too
+        return program
     hints = _hints(program, matmul, unwritten)
     prefetch = k.MatmulPrefetch(matmul.shape, matmul.tiling, matmul.b, matmul.tiles)
     return replace(program, body=(*before, *hints, prefetch, k.AwaitDependencies(), replace(matmul, ahead=True),

@@ -32,9 +32,9 @@ TimeOf: TypeAlias = Callable[[Pattern], float | None]
 """The interface of both evaluations (this one and `measured_cost`): microseconds of a pattern as one kernel; None if
 no kernel family takes it."""
 
-OVERLAP, LONE_OVERLAP = 0.9, 0.7
+OVERLAP, LONE_OVERLAP, TURN_OVERLAP = 0.9, 0.7, 0.4
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times, unless they prefetch."""
+load, compute and store at the same times, unless they prefetch; the third where blocks do these in turn."""
 ADDITIONS_A_LINE = 128
 """That a streaming multiprocessor's lanes make in the time in which it looks up a line of its first cache."""
 SATURATING_THREADS = 512
@@ -64,6 +64,7 @@ class Prediction:
     """Microseconds of a kernel and what they are made of.
 
     Attributes:
+        launch: what nothing else hides behind.
         memory: moving its bytes; compute: its arithmetic; wait: chains of loads and barriers that nothing hides.
         nbytes: bytes moved.
         overlap: part of the shorter times that hides behind the longest.
@@ -137,7 +138,7 @@ def predict_together(programs: Sequence[Program], device: DeviceSpec) -> Predict
     room = _Room(grid_of(programs), resident_together(programs, device))
     parts = [_blocks(program, work, nbytes, rate, room, device)
              for program, work, nbytes in zip(programs, works, sizes, strict=True)]
-    return Prediction(device.profile.launch_us, sum(p.memory for p in parts), sum(p.compute for p in parts),
+    return Prediction(max(p.launch for p in parts), sum(p.memory for p in parts), sum(p.compute for p in parts),
                       max(p.wait for p in parts), sum(sizes), min(p.overlap for p in parts))
 
 
@@ -208,9 +209,10 @@ def _blocks(program: Program, work: Work, nbytes: int, gbps: float, room: _Room,
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
     wait += work.cross_block_reductions * CLUSTER_US
-    wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us
+    wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us + work.beside_us
     alike = waves == 1 and not work.async_copies
-    return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if alike else OVERLAP)
+    overlap = TURN_OVERLAP if work.in_turn else LONE_OVERLAP if alike else OVERLAP
+    return Prediction(profile.launch_us + work.alone_us, memory, compute, wait, nbytes, overlap)
 
 
 def resident_blocks(program: Program, device: DeviceSpec) -> int:

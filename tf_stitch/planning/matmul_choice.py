@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
 from tf_stitch.planning.group_order import GroupOrder, Positions
@@ -14,6 +16,9 @@ from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US, NEARLY_US = 0.5, 0.1
 """Predicted gains below the first are noise: the call stays. So are differences between gains below the second."""
+SURELY = 0.9
+"""Of the predicted time of a library's call and of kernels around it what one kernel may be predicted to take, unless
+the matmul was given to a kernel before. No pattern is to become slower; predictions are off by up to a fifth."""
 MOST_TAKEN_FROM, MOST_LEFT = 64, 16
 """Nodes of a kernel before a call, or made of its results in one behind it, beyond which none is taken: cells have half
 as many. Where all steps are cut out of one tensor, or become one, there are hundreds, and what is left of them would be
@@ -21,13 +26,19 @@ compiled for each step. The second: of a kernel that calls may take from once mo
 
 
 class Stitching(Enum):
-    """Which matmuls of a library become kernels of ours: none; those that are predicted to be faster; every one that
-    can, with as much as can be, for tests and measurements. Those that were given to kernels before
+    """Which matmuls of a library become kernels of ours: none; those of half types that are predicted to be faster;
+    every one that can, with as much as can be, for tests and measurements. Those that were given to kernels before
     (compiler/skinny_matmuls.py) get what is around them in any case."""
 
     NONE = "library"
     PREDICTED = "predicted"
     ALL = "stitched"
+
+
+def stitching_of(name: str, device: DeviceSpec) -> Stitching:
+    """That of TF_STITCH_MATMULS on a device: none is predicted to be faster where warpgroups do not multiply."""
+    asked = Stitching(name)
+    return Stitching.NONE if asked is Stitching.PREDICTED and not device.warpgroup_matmuls else asked
 
 
 class MatmulChoice:
@@ -62,8 +73,7 @@ class MatmulChoice:
     def choose(self) -> list[tuple[int, ...]]:
         """The groups anew."""
         self._calls = {group for group in range(len(self._groups)) if self._is_call(group)}
-        self._wanted = wanted = {call for call in self._calls
-                                 if self._which is not Stitching.NONE or self._is_in_kernel(call)}
+        self._wanted = wanted = {call for call in self._calls if self._is_wanted(call)}
         if not wanted:
             return [tuple(sorted(group)) for group in self._groups if group]
         order, depths, again = self._order.order, dict[int, int](), list[int]()
@@ -107,8 +117,11 @@ class MatmulChoice:
         matmuls = [p for p in members if is_large_matmul(self._work[p])]
         return len(matmuls) == 1 and matmuls == members[:1]
 
-    def _is_in_kernel(self, group: int) -> bool:
-        return is_in_kernel(self._work[min(self._groups[group])])
+    def _is_wanted(self, group: int) -> bool:
+        matmul = self._work[min(self._groups[group])]
+        if self._which is Stitching.PREDICTED and matmul.type.dtype in (DType.F16, DType.BF16):
+            return True
+        return self._which is Stitching.ALL or is_in_kernel(matmul)
 
     def _stitch(self, call: int, but: Collection[int] = ()) -> bool:
         """Takes what gains most, or all that there is; whether there was something.
@@ -214,7 +227,10 @@ class MatmulChoice:
         after = [self._us(members) for members in changed.values() if members]
         if None in before or None in after:
             return None
-        return sum(filter(None, before)) - sum(filter(None, after))
+        taken, takes = sum(filter(None, before)), sum(filter(None, after))
+        given = any(is_in_kernel(self._work[p]) for group in changed for p in self._groups[group])
+        unsure = self._which is Stitching.PREDICTED and not given and takes > SURELY * taken
+        return None if unsure else taken - takes
 
     def _us(self, group: Positions) -> float | None:
         return self._times.exact(self._pattern(group))

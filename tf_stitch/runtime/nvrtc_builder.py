@@ -8,6 +8,7 @@ from typing import Any
 
 from tf_stitch.emit.comments import code_of
 from tf_stitch.emit.cuda import relaxable
+from tf_stitch.emit.matmul import needs_own_architecture
 from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.interruption import run_foreign
 from tf_stitch.runtime import kernel_resources
@@ -142,7 +143,8 @@ def _compile(nvrtc: Any, source: str, architecture: str, options: Sequence[str]
     except nvrtc.NVRTCError as error:
         raise BuildInterruptedError(f"NVRTC did not begin: {error}") from None
     try:
-        nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *options])
+        only = "a" if needs_own_architecture(source) else ""
+        nvrtc.compileProgram(program, [f"-arch=sm_{architecture}{only}", *options])
         cubin = bytes(nvrtc.getCUBIN(program)) + b"\0"  # CuPy leaves the last byte out, as if it ended a text
         return cubin, kernel_resources.read_log(nvrtc.getProgramLog(program))
     except nvrtc.NVRTCError as error:

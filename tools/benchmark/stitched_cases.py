@@ -121,5 +121,7 @@ CASES = tuple(StitchedCase(*case) for case in (
     ("normal", "llama", BF16, 2048, 1024, 3072), ("normal", "llama batch 1", BF16, 512, 1024, 3072),
     ("residual", "vit", F32, 6304, 768, 768), ("gate", "t5", BF16, 4096, 512, 1024),
     ("dropout", "bert", F16, 2048, 3072, 768), ("gate", "t5", F32, 4096, 512, 1024),
-    ("residual", "small", BF16, 8192, 256, 256), ("gelu", "small", BF16, 16384, 128, 512)))
+    ("residual", "small", BF16, 8192, 256, 256), ("gelu", "small", BF16, 16384, 128, 512),
+    ("gelu", "convnext", BF16, 100352, 96, 384), ("residual", "convnext", BF16, 100352, 384, 96),
+    ("gradient", "resnet", BF16, 100352, 64, 256), ("gate", "resnet", BF16, 25088, 512, 128)))
 """Those first of which a short run should know."""
