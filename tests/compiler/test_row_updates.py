@@ -23,7 +23,7 @@ from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.runtime.buffer_plan import plan_buffers
 
 B, F32, I32 = p.B, DType.F32, DType.I32
-SIZE = (512, 256)
+SIZE = (64, 256)
 
 
 def cache() -> Node:
