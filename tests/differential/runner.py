@@ -163,10 +163,10 @@ def compare(graph: TensorGraph, got: Values, want: Values, allowed: Values, what
 
 # Levels.
 def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp",
-             barriers: bool = True, reuse: Reuse = Reuse.MERGED) -> CompiledRegion:
+             barriers: bool = True, reuse: Reuse = Reuse.MERGED, careful: int = PlanOptions.careful) -> CompiledRegion:
     """The region compiled down to source, every stage verified."""
     inputs, variables = keys_of(graph)
-    options = CompileOptions(device, PlanOptions(solver, barriers=barriers), aligned, reuse=reuse)
+    options = CompileOptions(device, PlanOptions(solver, barriers=barriers, careful=careful), aligned, reuse=reuse)
     result = compile_region(graph, inputs, variables, options,
                             Instrument(after=[lambda name, g: verify_graph(g, static=True)]))
     for kernel in result.kernels:
