@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.start import python_path
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, build_library
 
 ROOT = Path(__file__).parents[2]
 PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __import__("tf_stitch.plugin.autoload")'
@@ -125,6 +127,9 @@ def test_a_native_op_that_cannot_be_built_is_said_at_the_end(tmp_path: Path) -> 
     rejects = 'case "$*" in *op_stitch_op.cc*) echo "stitch_op.cc:7: error: no luck" >&2; exit 1;; esac'
     compiler.write_text(f'#!/bin/sh\n{rejects}\nexec {shutil.which("g++")} "$@"\n')
     compiler.chmod(0o755)
+    hook = build_library(GRAPH_HOOK, load_config().cache_dir)
+    (tmp_path / "native").mkdir(mode=0o700)
+    shutil.copy2(hook, tmp_path / "native")
     variables = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     first, again = (run(START + RUN, **variables) for _ in range(2))
     for result in (first, again):
