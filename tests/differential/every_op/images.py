@@ -61,14 +61,21 @@ RESIZED = ((8, 6), (2, 9), (4, 3), (1, 1), (7, 2))
 _CENTERS: tuple[dict[str, Any], ...] = ({}, {"half_pixel_centers": True}, {"align_corners": True})
 
 
+def _sizes(dtype: DType) -> tuple[tuple[int, int], ...]:
+    """All for float32. Which pixels are read, and their shares, do not depend on their type: for the others one that is
+    smaller one way and larger the other."""
+    return RESIZED if dtype is DType.F32 else RESIZED[1:2]
+
+
 def _resized(dtype: DType) -> Built:
     return [(f"{size} {' '.join(flags)}".strip(), {"images": ramp((2, 4, 3, 2), dtype), "size": ints(*size)}, flags)
-            for size in RESIZED for flags in _CENTERS]
+            for size in _sizes(dtype) for flags in _CENTERS]
 
 
-def _resized_gradient(dtype: DType) -> Built:
+def _resized_gradient(dtype: DType, of: DType) -> Built:
+    """Args: of: the type of images whose gradient it is."""
     return [(f"{size} {' '.join(flags)}".strip(), {"grads": ramp((2, *size, 2), dtype), "size": ints(4, 3)}, flags)
-            for size in RESIZED for flags in _CENTERS]
+            for size in _sizes(of) for flags in _CENTERS]
 
 
 def resized() -> Iterator[Case]:
@@ -77,12 +84,12 @@ def resized() -> Iterator[Case]:
         for label, inputs, attrs in _resized(dtype):
             yield Case("ResizeNearestNeighbor", inputs, attrs, f"{dtype.value} {label}")
     for dtype in kernel_types("ResizeNearestNeighborGrad", "T"):
-        for label, inputs, attrs in _resized_gradient(dtype):
+        for label, inputs, attrs in _resized_gradient(dtype, dtype):
             yield Case("ResizeNearestNeighborGrad", inputs, attrs, f"{dtype.value} {label}", ulp=1, scale=8)
     for dtype in kernel_types("ResizeBilinear", "T"):
         for label, inputs, attrs in _resized(dtype):
             yield Case("ResizeBilinear", inputs, attrs, f"{dtype.value} {label}", ulp=4, scale=6)
     for dtype in kernel_types("ResizeBilinearGrad", "T"):
-        for label, inputs, attrs in _resized_gradient(DType.F32):
+        for label, inputs, attrs in _resized_gradient(DType.F32, dtype):
             images = {"grads": inputs["grads"], "original_image": ramp((2, 4, 3, 2), dtype)}
             yield Case("ResizeBilinearGrad", images, attrs, f"{dtype.value} {label}", ulp=16, scale=32)
