@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-LONG = ("end_to_end/test_models.py", "end_to_end/test_networks.py", "end_to_end/test_empty_loops.py",
-        "end_to_end/test_model_variants.py", "golden/test_zoo_plans.py", "differential/test_sized_patterns.py",
-        "differential/test_every_op.py", "differential/test_cuda_on_cpu.py", "tools/test_fuzz.py",
-        "end_to_end/test_activation_cases.py",
-        "end_to_end/test_loops.py", "plugin/test_activation.py", "end_to_end/test_scripts.py",
-        "end_to_end/test_given_back.py", "emit/test_matmul.py", "convert/test_attaching.py",
-        "runtime/test_buffer_plan.py", "graph/loops/test_native_loops.py", "test_api.py", "end_to_end/test_faults.py",
-        "end_to_end/test_interrupts.py", "cli/test_commands.py", "native/test_callers_executor.py")
+LONG = ("end_to_end/test_networks.py", "differential/test_every_op.py", "end_to_end/test_empty_loops.py",
+        "golden/test_zoo_plans.py", "end_to_end/test_models.py", "emit/test_matmul.py",
+        "end_to_end/test_model_variants.py", "differential/test_sized_patterns.py", "plugin/test_activation.py",
+        "end_to_end/test_given_back.py", "end_to_end/test_loops.py", "end_to_end/test_activation_cases.py",
+        "end_to_end/test_scripts.py", "differential/test_cuda_on_cpu.py", "end_to_end/test_interrupts.py",
+        "tools/test_fuzz.py", "convert/test_attaching.py", "runtime/test_buffer_plan.py",
+        "graph/loops/test_native_loops.py", "test_api.py", "end_to_end/test_faults.py", "cli/test_commands.py",
+        "native/test_callers_executor.py")
 """Files of half a minute and more, longest first. They begin first: at the end no process is left with one of them
 while the others have nothing to do."""
 
