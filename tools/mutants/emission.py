@@ -365,7 +365,7 @@ MUTANTS = (
     Mutant("a warpgroup's copies go to a stage that is read", "tf_stitch/emit/matmul_warpgroups.cu",
            "STEPS = (C::K + TERMS - 1) / TERMS, UNDER_WAY = C::STAGES - 2;",
            "STEPS = (C::K + TERMS - 1) / TERMS, UNDER_WAY = C::STAGES;",
-           ("tests/emit/test_matmul.py::test_every_tile",)),
+           ("tests/emit/test_matmul.py::test_warpgroups_use_stages_again",)),
     Mutant("a warpgroup reads a stage while it comes", "tf_stitch/emit/matmul_warpgroups.cu",
            "      tfs_copy_wait<UNDER_WAY - 1>();\n",
            "",
