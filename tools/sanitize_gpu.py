@@ -5,8 +5,8 @@ racecheck and synccheck, side by side. Every buffer is an allocation of its own,
     python -m tools.sanitize_gpu --suite=shared_blocks    # random kernels in partitioned blocks (HFuse), about a minute
     python -m tools.sanitize_gpu --suite=matmuls          # of warpgroups and of pairs of blocks
 
-Writes benchmarks/raw/h200_sanitizer.json.gz, sanitizer_shared_blocks.json.gz or sanitizer_matmuls.json.gz: errors by tool, tests that ran, tests
-left out. The logs go to --logs.
+Writes h200_sanitizer.json.gz, sanitizer_shared_blocks.json.gz or sanitizer_matmuls.json.gz to benchmarks/raw: errors by
+tool, tests that ran, tests left out. The logs go to --logs.
 """
 
 from __future__ import annotations
