@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.differential.patterns import layernorm, softmax
 from tests.differential.runner import compiled, region
 from tests.support.layers import layers
+from tf_stitch.compiler.reverse_block_order import backwards
 from tf_stitch.device.spec import CPU, H200
+from tf_stitch.emit.cuda import join_cuda, render_cuda
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
 
 B = Builder()
 
@@ -26,6 +32,13 @@ def test_equal_kernels_are_written_once() -> None:
     assert len(cpu.programs) == 1
     assert len({s.symbol for s in cpu.executable.steps if isinstance(s, HostLaunch)}) == 1
     assert len({p for members in gpu.programs.values() for p in members}) == 1
+
+
+def test_blocks_of_a_size_that_changes_go_backwards(tmp_path: Path) -> None:
+    """As where a kernel before went through the same tensor."""
+    x = B.input("x:0", DType.F32, (size("n", 4096), 72))
+    kernel, = compiled(region("backwards", [B.exp(x)]), H200).kernels
+    assert build_cuda(join_cuda(render_cuda([backwards(kernel).program]).parts), "90", KernelCache(tmp_path))
 
 
 def test_long_rows_take_dynamic_shared_memory() -> None:

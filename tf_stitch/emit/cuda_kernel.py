@@ -133,7 +133,7 @@ class CudaKernel(CFamily):
         t = self.index_type
         self._group = stmt.group
         yield f"for ({t} next = first_block; next < {self.size(stmt.blocks)}; next += gridDim.x) {{"
-        yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
+        yield f"  const {t} block = {f'{self.size(stmt.blocks - 1)} - next' if stmt.backwards else 'next'};"
         yield from self.block(stmt.body)
         yield "  (void)block;"
         yield "}"
@@ -141,7 +141,7 @@ class CudaKernel(CFamily):
     @rules(k.ThreadRange)
     def _thread_range(self, stmt: k.ThreadRange) -> Lines:
         from_first = f"threadIdx.x >= {stmt.first} && " if stmt.first else ""
-        yield f"if ({from_first}threadIdx.x < {stmt.first + stmt.threads} && block < {stmt.blocks}) {{"
+        yield f"if ({from_first}threadIdx.x < {stmt.first + stmt.threads} && block < {self.size(stmt.blocks)}) {{"
         yield from self._own_thread(f"threadIdx.x - {stmt.first}")
         yield from self.block(stmt.body)
         yield "  (void)thread; (void)turn;"
