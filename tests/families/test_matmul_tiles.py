@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tf_stitch.device.spec import H200
 from tf_stitch.families.matmul_tiles import FEW_ROWS, MOST_ROWS, MOST_SHARERS, sharers_of, suits, tiling_of, tilings_of
+from tf_stitch.families.warpgroup_tiles import PAIRED
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, Place, shared_words
+from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, Place, shared_words, tiles_of
 
 F32, BF16 = DType.F32, DType.BF16
 
@@ -88,3 +90,28 @@ def test_a_recurrent_layer_s_processors_read_little() -> None:
     assert first.blocks(own) <= H200.processors
     assert 4 * (first.rows + first.columns) * own.k // first.sharers <= 48 << 10
     assert first.columns // 4 * 4 >= 32
+
+
+def test_pairs_need_clusters_and_operands_in_memory() -> None:
+    """Else a block alone has the tile, and of float32 no warpgroup."""
+    own = shape(4096, 768, 3072, BF16)
+    computed = replace(own, a=MatmulOperand(True, 8))
+    alone = replace(H200, largest_cluster=1)
+    found = [tiling_of(one, (128, 128), 1, device) for one, device in ((own, H200), (own, alone), (computed, H200))]
+    assert [(one.pair, one.warpgroups, one.cluster) for one in found] == [("a", True, 2), ("", True, 1), ("", True, 1)]
+    assert not tiling_of(shape(4096, 768, 3072), (128, 128), 1, H200).warpgroups
+    assert not tiling_of(own, (128, 128), 1, replace(H200, warpgroup_matmuls=False)).warpgroups
+
+
+@pytest.mark.parametrize(("m", "n"), [(264, 384), (2056, 1160), (4096, 3072)])
+@pytest.mark.parametrize("tile", PAIRED, ids=str)
+def test_blocks_of_pairs_have_every_result_once(m: int, n: int, tile: tuple[int, int]) -> None:
+    own = shape(m, 768, n, BF16)
+    tiling = tiling_of(own, tile, 1, H200)
+    found = [one for block in range(tiling.blocks(own)) for one in tiles_of(block, own, tiling)]
+    assert max(sum(1 for _ in tiles_of(block, own, tiling)) for block in range(2)) == tiling.turns(own)
+    covered = np.zeros((m, n), int)
+    for matrix, rows, columns in found:
+        covered[rows.start:rows.stop, columns.start:columns.stop] += 1
+        assert matrix == 0
+    assert (covered == 1).all()

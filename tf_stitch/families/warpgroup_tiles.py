@@ -47,7 +47,7 @@ def by_warpgroups(shape: MatmulShape, device: DeviceSpec) -> bool:
 def warpgroup_tiling(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> MatmulTiling:
     """That of a tile, in pairs if it can be."""
     rows, columns = tile
-    pair = _pair(shape, tile)
+    pair = _pair(shape, tile) if device.largest_cluster > 1 else ""
     stages = STAGES if rows + columns > STAGES * GROUP_ROWS else FEWER_STAGES
     most = device.processors // 2 * 2
     found = MatmulTiling(rows, columns, LINE_BYTES // WORD, WARPGROUP * rows // GROUP_ROWS, 1, stages, device.warp,
