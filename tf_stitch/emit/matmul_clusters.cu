@@ -62,8 +62,8 @@ template <class C> struct tfs_matmul_clusters {
   using BoxesA = Boxes<A, C::ROWS_SHARED>;
   using BoxesB = Boxes<B, !C::ROWS_SHARED>;
 
-  // Lane t of four has columns 2 t and 2 t + 1 of each of `Eights` eights, where v has its pairs `apart`; after it all that
-  // four lanes have of eight number t, or two of number t % 2.
+  // Lane t of four has columns 2 t and 2 t + 1 of each of EIGHTS eights of columns; after it all of eight number t, or of
+  // two eights half t / 2 of number t % 2.
   static constexpr int EIGHTS = C::VECTOR < 2 ? 1 : C::VECTOR / 2, LOT = 2 * EIGHTS;
   static __device__ __forceinline__ void exchange(float (&v)[LOT], int t) {
 #pragma unroll
