@@ -92,5 +92,5 @@ def test_a_prefetch_needs_its_matmul() -> None:
     alone = tuple(replace(s, ahead=False) if isinstance(s, k.Matmul) else s for s in early.body)
     with pytest.raises(VerifyError, match="no matmul waits for the prefetch"):
         verify_program(replace(early, body=alone))
-    with pytest.raises(VerifyError, match="blocks share terms in clusters of"):
+    with pytest.raises(VerifyError, match="blocks share a matmul in clusters of"):
         verify_program(replace(found, cluster=8, grid=found.grid * 8))
