@@ -36,11 +36,12 @@ SUITES = {
     "kernels": ["tests/differential/test_gpu.py"],
     "shared_blocks": [*(f"{_RANGES}_pairs[{i}]" for i in range(8)),
                       *(f"{_RANGES}_sets_of_three[{i}]" for i in range(100, 103))],
-    "matmuls": [f"tests/differential/test_gpu.py::test_matmul_{name}" for name in ("of_pairs", "by_every_tile")],
+    "matmuls": [f"tests/differential/test_gpu.py::test_matmul_{name}"
+                for name in ("of_pairs", "by_every_tile", "by_every_tile_of_warpgroups")],
 }
 """Tests by the name of a suite."""
 RAW = {"kernels": "h200_sanitizer", "shared_blocks": "sanitizer_shared_blocks", "matmuls": "sanitizer_matmuls"}
-LEFT_OUT = ("64x500000", "64x200000", "300x100000", "1152")
+LEFT_OUT = ("64x500000", "64x200000", "300x100000", "4096x768x1152")
 """Shapes of tests: so many elements take too long; the same kernels run on fewer."""
 ERRORS = re.compile(r"^=+ (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error)", re.M)
 TESTS = re.compile(r"^=*\s*(\d+ (?:passed|failed|error|skipped|deselected)[^=\n]*?) in ", re.M)

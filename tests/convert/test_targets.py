@@ -31,6 +31,7 @@ def test_targets_are_parsed_once_each(tmp_path: Path) -> None:
     assert (gpu.name, gpu.on_gpu, gpu.architecture, gpu.device_type) == ("cuda:sm_90", True, 90, "GPU")
     assert gpu.levels == {90: "90", -90: "90"}
     assert gpu.spec.tf32
+    assert not gpu.spec.warpgroup_matmuls  # wgmma is no PTX of later devices
     assert [target.name for target in parse_targets([], tmp_path)] == ["cpu"]
 
 

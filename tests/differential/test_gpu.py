@@ -15,13 +15,13 @@ from tests.differential.runner import compare, compiled, random_values, referenc
 from tests.emit.test_attention import ERROR
 from tests.emit.test_attention import GRAPHS as ATTENTIONS
 from tests.emit.test_attention_gradient import STEPS
-from tests.emit.test_matmul import CELLS, cluster_of, lstm, pairs
+from tests.emit.test_matmul import BY_WARPS, CELLS, cluster_of, lstm, pairs
 from tests.emit.test_matmul import MAKERS as MATMULS
 from tests.emit.test_matmul import check as check_matmul
 from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
 from tf_stitch.compiler import pipeline
-from tf_stitch.device.spec import H200
+from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
 from tf_stitch.families.warpgroup_tiles import PAIRED, WARPGROUP_TILES
 from tf_stitch.ir.dtypes import DType
@@ -174,20 +174,29 @@ def test_matmul(name: str, dtype: DType) -> None:
         np.testing.assert_array_equal(got[0][key], got[1][key])
 
 
-@pytest.mark.parametrize(("tile", "dtype"), [*((tile, DType.F32) for tile in TILES),
-                                             *((tile, DType.BF16) for tile in WARPGROUP_TILES)], ids=named)
+@pytest.mark.parametrize("tile", TILES, ids=named)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
 def test_matmul_by_every_tile(tile: tuple[int, int], dtype: DType) -> None:
+    check_tile(tile, dtype, BY_WARPS)
+
+
+def check_tile(tile: tuple[int, int], dtype: DType, device: DeviceSpec) -> None:
     rows, columns = tile
     graph = region("tiles", scaled_gelu(dtype, 9 * rows + 24, 328, 2 * columns + 8))
     values = random_values(graph)
-    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")
+    built = compiled_stitched(graph, device, template=f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")
     check_matmul(graph, run_gpu(graph, built, values), reference(graph, values)[0])
+
+
+@pytest.mark.parametrize("tile", WARPGROUP_TILES, ids=named)
+def test_matmul_by_every_tile_of_warpgroups(tile: tuple[int, int]) -> None:
+    check_tile(tile, DType.BF16, H200)
 
 
 @pytest.mark.parametrize("tile", PAIRED, ids=named)
 @pytest.mark.parametrize(("across", "down"), [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("case", [(DType.BF16, 2056, 200, 1160), (DType.F16, 4096, 768, 1152),
-                                  (DType.BF16, 264, 72, 384)], ids=str)
+                                  (DType.BF16, 264, 72, 384)], ids=named)
 def test_matmul_of_pairs(tile: tuple[int, int], across: bool, down: bool, case: tuple[DType, int, int, int]) -> None:
     """Several tiles a block, the last ones cut off, an odd number of them, operands stored either way."""
     graph = pairs(*case, across, down)

@@ -17,7 +17,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning import matmul_choice
 from tf_stitch.planning.limited_patterns import limit_patterns
-from tf_stitch.planning.matmul_choice import Stitching
+from tf_stitch.planning.matmul_choice import Stitching, stitching_of
 from tf_stitch.planning.plan_groups import groups_of, plan_of
 from tf_stitch.planning.planner import PlanOptions
 
@@ -184,6 +184,23 @@ def test_predicted_gains_decide(gain: float, is_stitched: bool, monkeypatch: pyt
     graph = region("g", scaled_gelu(BF16))
     result = compile_region(*_arguments(graph), CompileOptions(H200, PlanOptions(matmuls=Stitching.PREDICTED)))
     assert (MATMUL.name in families(result)) is is_stitched
+
+
+@pytest.mark.parametrize(("dtype", "surely"), [(F32, 0.9), (BF16, 0.0)])
+def test_what_is_not_surely_faster_stays_a_call(dtype: DType, surely: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 of more than a few rows, which warpgroups do not multiply; and whatever gains less than it must."""
+    monkeypatch.setattr(matmul_choice, "LEAST_GAIN_US", -1e9)
+    monkeypatch.setattr(matmul_choice, "SURELY", surely)
+    graph = region("g", scaled_gelu(dtype))
+    result = compile_region(*_arguments(graph), CompileOptions(H200, PlanOptions(matmuls=Stitching.PREDICTED)))
+    assert MATMUL.name not in families(result)
+
+
+def test_nothing_is_predicted_where_warpgroups_do_not_multiply() -> None:
+    older = gpu_spec(H200.profile, "80")
+    assert [stitching_of(name, older) for name in ("library", "predicted", "stitched")] == [
+        Stitching.NONE, Stitching.NONE, Stitching.ALL]
+    assert stitching_of("predicted", H200) is Stitching.PREDICTED
 
 
 def test_what_a_call_computes_by_itself_stays_its() -> None:

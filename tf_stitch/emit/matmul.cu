@@ -186,16 +186,8 @@ template <class C> struct tfs_matmul {
         }
     C::Barrier::wait();
     constexpr int ALL = Results::ALL, BLOCK = C::PARTS * THREADS;
-    const auto of_parts = [&](int i, int gate) {
-      return Results::template sum<C::PARTS>(Results::result(results, i, gate), C::ROWS * Results::LINE);
-    };
     if constexpr (C::SHARERS == 1) {
-#pragma unroll 4
-      for (int j = 0; j < (ALL + BLOCK - 1) / BLOCK; ++j) {
-        const int i = all_threads + j * BLOCK;
-        if (ALL % BLOCK != 0 && i >= ALL) break;
-        own.finish_one(i, [&](int gate) { return of_parts(i, gate); }, finish);
-      }
+      own.template finish_all<BLOCK, C::PARTS>(all_threads, results, finish);
     } else {
       constexpr int EACH = (ALL + C::SHARERS - 1) / C::SHARERS, LENGTH = EACH * Results::FINISHED;  // that a block finishes
       float* received = reinterpret_cast<float*>(memory) + C::PARTS * PART;
@@ -204,7 +196,7 @@ template <class C> struct tfs_matmul {
 #pragma unroll
         for (int gate = 0; gate < C::GATES; ++gate)
           Results::put(tfs_in_block(received + own.sharer * LENGTH + i % EACH * Results::FINISHED + gate * C::VECTOR, i / EACH),
-              of_parts(i, gate));
+                       Results::template sum_of_parts<C::PARTS>(results, i, gate));
       tfs_cluster_barrier();
       for (int j = all_threads; j < EACH; j += BLOCK)
         if (own.sharer * EACH + j < ALL)

@@ -20,18 +20,16 @@ template <class C> struct tfs_matmul_clusters {
   // Pairs of tiles.
   static constexpr int PAIRS_DOWN = C::ROWS_SHARED ? TILES_DOWN : (TILES_DOWN + 1) / 2;
   static constexpr int PAIRS_ACROSS = C::ROWS_SHARED ? (TILES_ACROSS + 1) / 2 : TILES_ACROSS;
-  static constexpr int PAIRS = C::MATRICES * PAIRS_DOWN * PAIRS_ACROSS, TOGETHER = Results::TOGETHER;
+  static constexpr int PAIRS = C::MATRICES * PAIRS_DOWN * PAIRS_ACROSS;
   static constexpr int BARRIERS = C::STAGES * STAGE, MAPS = BARRIERS + (4 * C::STAGES + 2 + 31) / 32 * 32;  // words before
 
   struct Place {
     int matrix, row, column;
     __device__ __forceinline__ Place(int pair, int rank) {
-      matrix = pair / (PAIRS_DOWN * PAIRS_ACROSS);
-      const int tile = pair % (PAIRS_DOWN * PAIRS_ACROSS), top = tile / (TOGETHER * PAIRS_ACROSS) * TOGETHER;
-      const int height = PAIRS_DOWN - top < TOGETHER ? PAIRS_DOWN - top : TOGETHER;
-      const int down = top + tile % (TOGETHER * PAIRS_ACROSS) % height, across = tile % (TOGETHER * PAIRS_ACROSS) / height;
-      row = (C::ROWS_SHARED ? down : 2 * down + rank) * C::ROWS;
-      column = (C::ROWS_SHARED ? 2 * across + rank : across) * C::COLUMNS;
+      const tfs_tile_order<PAIRS_DOWN, PAIRS_ACROSS> place(pair);
+      matrix = place.matrix;
+      row = (C::ROWS_SHARED ? place.down : 2 * place.down + rank) * C::ROWS;
+      column = (C::ROWS_SHARED ? 2 * place.across + rank : place.across) * C::COLUMNS;
     }
   };
 

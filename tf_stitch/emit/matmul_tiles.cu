@@ -1,12 +1,23 @@
 // What a block has of a matmul: a tile of its results, and for it tiles of both operands, in stages of terms.
 // C, O: see matmul.cu.
 
-// Which results are a block's. Blocks go down TOGETHER rows of tiles before they go on to the next columns: those that
-// run at one time share operands.
+// Where number `number` stands among DOWN x ACROSS of each matrix. TOGETHER rows are gone down before the next columns:
+// blocks that run at one time share operands.
+template <int DOWN, int ACROSS> struct tfs_tile_order {
+  static constexpr int TOGETHER = 8;
+  int matrix, down, across;
+  __device__ __forceinline__ explicit tfs_tile_order(int number) : matrix(number / (DOWN * ACROSS)) {
+    const int tile = number % (DOWN * ACROSS), top = tile / (TOGETHER * ACROSS) * TOGETHER;
+    const int height = DOWN - top < TOGETHER ? DOWN - top : TOGETHER;
+    down = top + tile % (TOGETHER * ACROSS) % height;
+    across = tile % (TOGETHER * ACROSS) / height;
+  }
+};
+
+// Which results are a block's.
 template <class C> struct tfs_result_tile {
   static constexpr int GATE = C::COLUMNS / C::GATES, GATE_COLUMNS = C::N / C::GATES;
   static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, TILES_ACROSS = (GATE_COLUMNS + GATE - 1) / GATE;
-  static constexpr int TOGETHER = 8;
   static constexpr int CHUNKS = GATE / C::VECTOR, ALL = C::ROWS * CHUNKS;  // vectors of each gate
   static constexpr int FINISHED = C::GATES * C::VECTOR;  // results that are finished at a time
   static constexpr int LINE = C::COLUMNS + 8;  // floats of a row of results in shared memory
@@ -15,11 +26,8 @@ template <class C> struct tfs_result_tile {
   int matrix, row, column;
 
   __device__ __forceinline__ explicit tfs_result_tile(int block) {
-    matrix = block / (TILES_DOWN * TILES_ACROSS);
-    const int tile = block % (TILES_DOWN * TILES_ACROSS), top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
-    const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
-    row = (top + tile % (TOGETHER * TILES_ACROSS) % height) * C::ROWS;
-    column = tile % (TOGETHER * TILES_ACROSS) / height * GATE;
+    const tfs_tile_order<TILES_DOWN, TILES_ACROSS> place(block);
+    matrix = place.matrix, row = place.down * C::ROWS, column = place.across * GATE;
   }
 
   // Sums of vectors that lie `apart` floats from each other, in order.
@@ -43,9 +51,9 @@ template <class C> struct tfs_result_tile {
     for (int v = 0; v < C::VECTOR; v += W)
       *reinterpret_cast<tfs_vector<float, W>*>(to + v) = *reinterpret_cast<const tfs_vector<float, W>*>(values.v + v);
   }
-  // Vector number i of each gate in shared memory.
-  static __device__ __forceinline__ const float* result(const float* results, int i, int gate) {
-    return results + i / CHUNKS * LINE + gate * GATE + i % CHUNKS * C::VECTOR;
+  // Vector number i of a gate, of which shared memory has so many parts.
+  template <int Parts> static __device__ __forceinline__ Vector sum_of_parts(const float* results, int i, int gate) {
+    return sum<Parts>(results + i / CHUNKS * LINE + gate * GATE + i % CHUNKS * C::VECTOR, C::ROWS * LINE);
   }
   // Finishes vector number i, of which of_gate(gate) gives the part of a gate, if the matrix has it.
   template <class OfGate, class Finish>
@@ -61,6 +69,16 @@ template <class C> struct tfs_result_tile {
       for (int v = 0; v < C::VECTOR; ++v) values[gate * C::VECTOR + v] = its.v[v];
     }
     finish(values, matrix, its_row, chunk)();
+  }
+  // Finishes all, by so many threads.
+  template <int Threads, int Parts, class Finish>
+  __device__ __forceinline__ void finish_all(int thread, const float* results, const Finish& finish) const {
+#pragma unroll 4
+    for (int j = 0; j < (ALL + Threads - 1) / Threads; ++j) {
+      const int i = thread + j * Threads;
+      if (ALL % Threads != 0 && i >= ALL) break;
+      finish_one(i, [&](int gate) { return sum_of_parts<Parts>(results, i, gate); }, finish);
+    }
   }
 };
 

@@ -116,11 +116,6 @@ template <class C> struct tfs_matmul_warpgroups {
         *reinterpret_cast<tfs_vector<float, 2>*>(results + (line + 8 * half) * Results::LINE + 8 * j + column) =
             {{c[4 * j + 2 * half], c[4 * j + 2 * half + 1]}};
     C::Barrier::wait();
-#pragma unroll 4
-    for (int j = 0; j < (Results::ALL + THREADS - 1) / THREADS; ++j) {
-      const int i = thread + j * THREADS;
-      if (Results::ALL % THREADS != 0 && i >= Results::ALL) break;
-      own.finish_one(i, [&](int gate) { return Results::template sum<1>(Results::result(results, i, gate), 0); }, finish);
-    }
+    own.template finish_all<THREADS, 1>(thread, results, finish);
   }
 };

@@ -67,9 +67,14 @@ def leaves_idle(matrices: int, rows: int, columns: int) -> bool:
     return rows <= MOST_ROWS or matrices * rows * columns <= MOST_RESULTS
 
 
+def _few(shape: MatmulShape) -> Tiles:
+    """Those of few rows, where there are few results."""
+    return FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) else {}
+
+
 def tiles_of(shape: MatmulShape, device: DeviceSpec) -> Sequence[tuple[int, int]]:
     """All that blocks may have: rows and columns."""
-    few = FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) else {}
+    few = _few(shape)
     if by_warpgroups(shape, device):
         return (*few, *(tile for tile in WARPGROUP_TILES if tile not in few))
     return tuple({**few, **TILES})
@@ -77,8 +82,7 @@ def tiles_of(shape: MatmulShape, device: DeviceSpec) -> Sequence[tuple[int, int]
 
 def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:
     """That one first whose blocks keep processors busiest. None where no tile has the same columns of each gate."""
-    few = [tile for tile in FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) and tile[0] < max(2 * shape.m, 17)
-           and (shape.gates == 3 or tile[1] % 3)]
+    few = [tile for tile in _few(shape) if tile[0] < max(2 * shape.m, 17) and (shape.gates == 3 or tile[1] % 3)]
     warpgroups = not few and by_warpgroups(shape, device)
     tiles = [tile for tile in few or tiles_of(shape, device) if suits(tile[1], shape)]
     found = [tiling_of(shape, tile, sharers, device) for tile in tiles for sharers in sharers_of(shape, tile, device)]
@@ -96,20 +100,16 @@ def suits(columns: int, shape: MatmulShape) -> bool:
 def sharers_of(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> Iterator[int]:
     """How many blocks may share the terms of a tile, so that each has a stage of them at least."""
     most = min(MOST_SHARERS, device.largest_cluster, tiling_of(shape, tile, 1, device).steps(shape))
-    parts = _tile_of(shape, tile).parts
-    return takewhile(lambda sharers: sharers == 1 or (parts > 1 and sharers <= most), (1, 2, 4, 8))
-
-
-def _tile_of(shape: MatmulShape, tile: tuple[int, int]) -> Tile:
-    few = FEW_ROWS if leaves_idle(shape.matrices, shape.m, shape.n) else {}
-    return {**TILES, **few}.get(tile, Tile(1, 1, 1))
+    in_parts = tile in _few(shape)
+    return takewhile(lambda sharers: sharers == 1 or (in_parts and sharers <= most), (1, 2, 4, 8))
 
 
 def tiling_of(shape: MatmulShape, tile: tuple[int, int], sharers: int, device: DeviceSpec) -> MatmulTiling:
     """That of a tile whose terms so many blocks share."""
-    row_warps, column_warps, words, _, parts = _tile_of(shape, tile)
-    if parts == 1 and by_warpgroups(shape, device):
+    few = _few(shape)
+    if tile not in few and by_warpgroups(shape, device):
         return warpgroup_tiling(shape, tile, device)
+    row_warps, column_warps, words, _, parts = {**TILES, **few}[tile]
     plain = shape.a.place is not None and shape.b.place is not None
     stages = STAGES if plain else COMPUTED_STAGES
     tiling = MatmulTiling(*tile, words, row_warps, column_warps, stages, device.warp, parts, sharers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.symbolic_dims import ceil_div
@@ -47,19 +49,16 @@ def by_warpgroups(shape: MatmulShape, device: DeviceSpec) -> bool:
 def warpgroup_tiling(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> MatmulTiling:
     """That of a tile, in pairs if it can be."""
     rows, columns = tile
-    pair = _pair(shape, tile) if device.largest_cluster > 1 else ""
     stages = STAGES if rows + columns > STAGES * GROUP_ROWS else FEWER_STAGES
-    most = device.processors // 2 * 2
-    found = MatmulTiling(rows, columns, LINE_BYTES // WORD, WARPGROUP * rows // GROUP_ROWS, 1, stages, device.warp,
+    alone = MatmulTiling(rows, columns, LINE_BYTES // WORD, WARPGROUP * rows // GROUP_ROWS, 1, stages, device.warp,
                          warpgroups=True)
+    pair = _pair(shape, tile) if device.largest_cluster > 1 else ""
     if not pair:
-        return found
-    for stages in range(MOST_STAGES, 2, -1):
-        paired = MatmulTiling(rows, columns, found.words, TURNS * WARPGROUP, 1, stages, device.warp, warpgroups=True,
-                              pair=pair, most_blocks=most)
-        if WORD * shared_words(shape, paired) <= device.shared_bytes:
-            return paired
-    return found
+        return alone
+    paired = replace(alone, row_warps=TURNS * WARPGROUP, pair=pair, most_blocks=device.processors // 2 * 2)
+    fit = (one for stages in range(MOST_STAGES, FEWER_STAGES - 1, -1)
+           if WORD * shared_words(shape, one := replace(paired, stages=stages)) <= device.shared_bytes)
+    return next(fit, alone)
 
 
 def _pair(shape: MatmulShape, tile: tuple[int, int]) -> str:

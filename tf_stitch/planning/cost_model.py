@@ -34,7 +34,8 @@ no kernel family takes it."""
 
 OVERLAP, LONE_OVERLAP, TURN_OVERLAP = 0.9, 0.7, 0.4
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times, unless they prefetch; the third where blocks do these in turn."""
+load, compute and store at the same times, unless they prefetch; the third where blocks do these in turn: matmuls by
+warpgroups of blocks alone, for nine of which an H200 took 0.84 to 1.28 times what is predicted so."""
 ADDITIONS_A_LINE = 128
 """That a streaming multiprocessor's lanes make in the time in which it looks up a line of its first cache."""
 SATURATING_THREADS = 512

@@ -68,7 +68,7 @@ MUTANTS = (
            "self._own_thread(\"threadIdx.x\")",
            (PAIRS,)),
     Mutant("a range runs blocks that it does not have", "tf_stitch/emit/cuda_kernel.py",
-           " && block < {stmt.blocks}) {{\"",
+           " && block < {self.size(stmt.blocks)}) {{\"",
            ") {{\"",
            (PAIRS,)),
     Mutant("reductions of ranges share their slots", "tf_stitch/emit/cuda_kernel.py",
