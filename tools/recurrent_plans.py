@@ -73,7 +73,7 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
     from tf_stitch.device.spec import H200
     from tf_stitch.libraries.call import BoundCall
     from tf_stitch.planning.cost_model import predict_us
-    from tf_stitch.planning.stitch_plan import alone
+    from tf_stitch.planning.pattern import alone
 
     compiler = PatternCompiler(H200, True)
     kinds: dict[str, Kind] = defaultdict(Kind)

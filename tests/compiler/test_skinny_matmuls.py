@@ -26,7 +26,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
-from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern
+from tf_stitch.planning.matmul_sizes import SMALL_MATMUL
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.targets.target import LARGE
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS
 from tf_stitch.transforms.matmuls_to_kernels import in_a_loop

@@ -43,7 +43,7 @@ from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import Pattern, make_pattern
+from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.schedule.templates import parse_template
 from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
 

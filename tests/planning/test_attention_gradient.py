@@ -22,9 +22,9 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.planning.attention_choice import copies_for
 from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
-from tf_stitch.planning.stitch_plan import live_out
 from tf_stitch.transforms.private_copies import PrivateCopies
 
 GRAPHS = sorted((Path(__file__).parent / "graphs" / "attention").glob("*.txt.gz"))

@@ -27,8 +27,8 @@ from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
 from tf_stitch.planning.merging import MergeOptions, merged_patterns
 from tf_stitch.planning.part import bits, mask_of
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.planner import PlanOptions, plan_part
-from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.planning.substitution_fusion import substitution_patterns
 from tf_stitch.transforms.inline_small_matmuls import expand_dot
 

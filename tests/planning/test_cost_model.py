@@ -20,7 +20,7 @@ from tf_stitch.kernel_ir.nodes import Array, AsyncCopy, LoadVector, Program, Spa
 from tf_stitch.kernel_ir.walk import rewritten
 from tf_stitch.planning.cost_model import ModelCost, predict, predict_together, predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B, F32 = p.B, DType.F32
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)

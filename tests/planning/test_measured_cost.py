@@ -14,8 +14,9 @@ from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.planning.cost_model import ModelCost
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes, measurement_key, patterns_to_measure
-from tf_stitch.planning.stitch_plan import Pattern, live_out
+from tf_stitch.planning.pattern import Pattern
 
 B, F32 = p.B, DType.F32
 

@@ -30,11 +30,13 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups
+from tf_stitch.planning.free_nodes import plannable
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.part import Part, bits
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.planner import FEW, PlanOptions, plan_part, plan_region
 from tf_stitch.planning.selection import Selection
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tools.benchmark import made_up_times
 from tools.benchmark.planning_graphs import GENERATORS
 

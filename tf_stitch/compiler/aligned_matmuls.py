@@ -10,8 +10,10 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.ir.strided_view import VIEWS
 from tf_stitch.planning.attention_choice import matmuls_of_attentions
+from tf_stitch.planning.free_nodes import live_out
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import Pattern, alone, is_large_matmul, live_out
+from tf_stitch.planning.pattern import Pattern, alone
 from tf_stitch.transforms.pad_matmuls import padded
 
 _IN_MEMORY = (OpKind.INPUT, OpKind.VARIABLE)

@@ -9,8 +9,10 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.float8_matmuls import Float8Matmul, as_float8, find_float8_matmul
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.planning.free_nodes import live_out
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import alone, is_large_matmul, live_out
+from tf_stitch.planning.pattern import alone
 
 UNIT = 16
 """Of which rows, columns and terms have to be multiples, and addresses in bytes: others have no kernel."""

@@ -29,7 +29,6 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
-from tf_stitch.libraries.registry import library_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.attention_calls import attentions_to_call
@@ -38,14 +37,11 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
+from tf_stitch.planning.pattern import Pattern, between
+from tf_stitch.planning.pattern_kind import kind_of
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import (
-    Pattern,
-    StitchPlan,
-    between,
-    is_library_call,
-)
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
@@ -268,8 +264,8 @@ class _Call:
 
 
 def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | _Call:
-    library = library_of(pattern.nodes[0], compiler.libraries)
-    if library is None or not is_library_call(pattern, compiler.libraries):
+    library = kind_of(pattern, compiler.libraries)
+    if not isinstance(library, Library):
         return compiler.kernel(pattern)
     fused = library.match(between(pattern))
     if fused is None:

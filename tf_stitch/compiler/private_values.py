@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
+from tf_stitch.planning.free_nodes import live_out
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.transforms.recompute import CYCLES_PER_BYTE, LARGE, SMALL
 
 _REPEATED_MOVEMENT = (OpKind.RESHAPE, OpKind.BROADCAST)

@@ -17,8 +17,10 @@ from tf_stitch.ir.op_kinds import CALLED
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import dependencies, update_edges
+from tf_stitch.planning.free_nodes import live_out, plannable
+from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan
 
 UsOf: TypeAlias = Callable[[Pattern], float | None]

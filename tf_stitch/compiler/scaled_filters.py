@@ -10,8 +10,10 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
+from tf_stitch.planning.free_nodes import free_nodes, live_out
+from tf_stitch.planning.matmul_sizes import is_large
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import Pattern, free_nodes, is_large, live_out, make_pattern
+from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.transforms.scales_into_filters import ScaledResult, operand_of, scaled_filters, scaled_result
 
 WORTH_US = 3.0

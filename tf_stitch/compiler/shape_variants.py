@@ -25,7 +25,7 @@ from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import nodes_of, structure
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.targets.registry import target_of

@@ -13,8 +13,9 @@ from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.planning.attention_choice import matmuls_of_attentions
+from tf_stitch.planning.matmul_sizes import SMALL_MATMUL, is_large_matmul
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern, alone, is_large_matmul
+from tf_stitch.planning.pattern import Pattern, alone
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, changes
 from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 

@@ -10,8 +10,9 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
 from tf_stitch.planning.group_order import GroupOrder, Positions
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import Pattern, between, is_large_matmul, make_pattern
+from tf_stitch.planning.pattern import Pattern, between, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US, NEARLY_US = 0.5, 0.1

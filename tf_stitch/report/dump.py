@@ -19,7 +19,8 @@ from tf_stitch.libraries.call import Library
 from tf_stitch.messages import say
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
+from tf_stitch.planning.pattern_kind import kind_of
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import NodeEntry
 from tf_stitch.schedule.composition import compositions
 from tf_stitch.targets.registry import target_of
@@ -104,7 +105,7 @@ def _plan_text(plan: StitchPlan, libraries: Sequence[Library]) -> str:
     """The solver's result, and every pattern by the nodes it computes."""
     lines = [str(plan.solver)]
     for i, pattern in enumerate(plan.patterns):
-        what = "a library call of " if is_library_call(pattern, libraries) else ""
+        what = "a library call of " if isinstance(kind_of(pattern, libraries), Library) else ""
         lines.append(f"pattern {i}: {what}{len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
         outputs = set(pattern.outputs)
         lines += [f"  {'out ' if node in outputs else ''}{node.kind.value} {node.type}  // {node.loc}"

@@ -18,7 +18,7 @@ from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.float8 import FLOAT8
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
-from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large
+from tf_stitch.planning.matmul_sizes import SMALL_MATMUL, is_large
 from tf_stitch.runtime.device_run import time_apart_on_device, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
