@@ -109,11 +109,11 @@ def launches_us(compiled: CompiledRegion) -> float:
 
 
 def main(_: Sequence[str]) -> None:
-    from tf_stitch.compiler import skinny_matmuls
+    from tf_stitch.transforms import matmuls_to_kernels
     from tools.benchmark.gpu_regions import regions_of
 
     if _LIBRARY.value:
-        skinny_matmuls.REPEATED_IN_KERNELS = False
+        matmuls_to_kernels.REPEATED_IN_KERNELS = False
     os.environ.setdefault("TF_STITCH_LOOP_OP", "1")  # as where a GPU and a compiler for it are
     for name in _NAMES.value:
         for mode in _MODES.value:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
-from tf_stitch.compiler.depthwise_convolutions import faster_as_sum, of_few_channels
-from tf_stitch.compiler.float8_matmuls import matmuls_of_float8
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.private_values import with_private_values
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
 from tf_stitch.compiler.row_updates import with_row_updates
-from tf_stitch.compiler.scaled_filters import scales_to_move
-from tf_stitch.compiler.skinny_matmuls import matmuls_to_multiply, matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
@@ -31,8 +25,6 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.attention_calls import attentions_to_call
-from tf_stitch.planning.attention_choice import attention_copies
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
@@ -48,7 +40,8 @@ from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of
-from tf_stitch.targets.target import LARGE, PassOptions
+from tf_stitch.targets.target import LARGE
+from tf_stitch.transforms.context import PassContext
 
 
 @dataclass(frozen=True)
@@ -109,15 +102,7 @@ class CompiledRegion:
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
     """Tensor passes of the device's target, in order."""
     times = PatternCompiler(device, aligned, LARGE)
-    target = target_of(device)
-    options = PassOptions(reuse, partial(matmuls_to_sum, times=times),
-                          partial(faster_as_sum, libraries=target.libraries, profile=device.profile), of_few_channels,
-                          partial(matmuls_to_multiply, times=times), partial(matmuls_to_pad, times=times),
-                          partial(attention_copies, times=times),
-                          partial(attentions_to_call, device=device, times=times),
-                          partial(matmuls_of_float8, device=device, aligned=aligned, times=times),
-                          partial(scales_to_move, libraries=times.libraries, times=times))
-    return target.passes(device, options)
+    return target_of(device).passes(PassContext(device, times, times.libraries, reuse, aligned))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
