@@ -1,7 +1,7 @@
-"""Whether a change leaves the emitted sources as they are: a hash of each region's source, for a CPU and for an H200.
+"""Whether a change leaves what is run as it is: a hash of each region's source and executable, for a CPU and an H200.
 
     python -m tools.emitted_sources --out=/tmp/before.json         in a checkout of the commit before
-    python -m tools.emitted_sources --against=/tmp/before.json     in the changed tree; fails where a source differs
+    python -m tools.emitted_sources --against=/tmp/before.json     in the changed tree; fails where one differs
 
 Regions are the zoo's (tests/planning/graphs/zoo), and those of other folders of graphs (--graphs), such as
 `python -m tools.zoo_graphs --out=DIR` writes. Plans that an integer program's time limit cuts short differ from run to
@@ -18,7 +18,8 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
@@ -44,17 +45,18 @@ def main(_: Sequence[str]) -> None:
     if _AGAINST.value:
         before = json.loads(Path(_AGAINST.value).read_text())
         changed = [name for name in found if before.get(name) != found[name]]
-        print(f"{len(changed)} of {len(found)} sources differ", *changed, sep="\n  ")
+        print(f"{len(changed)} of {len(found)} regions differ", *changed, sep="\n  ")
         if changed:
             raise SystemExit(1)
 
 
 def hashes(path: Path, device: DeviceSpec) -> Iterator[tuple[str, str]]:
-    """The name of each region of a file, and a hash of its source."""
+    """The name of each region of a file, and a hash of its source and of the steps over buffers that run it."""
     graphs = parse_graphs(gzip.decompress(path.read_bytes()).decode())
     for number, graph in enumerate(graphs):
-        source = compile_region(graph, *arguments_of(graph), CompileOptions(device)).source
-        yield f"{path.name}:{number} {device.target}", hashlib.sha256(source.encode()).hexdigest()
+        compiled = compile_region(graph, *arguments_of(graph), CompileOptions(device))
+        text = f"{compiled.source}{compiled.executable!r}"
+        yield f"{path.name}:{number} {device.target}", hashlib.sha256(text.encode()).hexdigest()
 
 
 if __name__ == "__main__":

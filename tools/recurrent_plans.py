@@ -126,7 +126,8 @@ def main(_: Sequence[str]) -> None:
 
 
 def _plan(what: str, region: RegionGraph) -> None:
-    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+    from tf_stitch.compiler.options import CompileOptions
+    from tf_stitch.compiler.pipeline import compile_region
     from tf_stitch.device.spec import H200
     from tf_stitch.jit.collector import collector_paused
 

@@ -16,8 +16,9 @@ from tests.differential.runner import check_all, keys_of, random_values, region
 from tests.planning.dags import B, MadeUpTimes, closure, is_convex, part_of, random_nodes
 from tests.planning.paper_graphs import MOTIVATING, motivating_example, motivating_pattern
 from tests.support.whole_patterns import whole
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, keys_of, region
 from tf_stitch.compiler.compile_pattern import compile_pattern
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType

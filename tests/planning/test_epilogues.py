@@ -18,7 +18,8 @@ from tests.differential.runner import (
     run_kernel_ir,
 )
 from tests.ir.test_activations import exact_gelu, gelu, relu
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph

@@ -9,7 +9,8 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of, region
 from tf_stitch.compiler.compile_pattern import compile_pattern
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.differential.runner import compare, keys_of, random_values, reference, region, run_host
 from tests.planning.dags import MadeUpTimes, is_convex, part_of, random_graph, random_nodes
 from tests.planning.test_ilp_solver import best_by_brute_force
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region, passes
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region, passes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder

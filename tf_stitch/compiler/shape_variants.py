@@ -12,9 +12,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from tf_stitch.compiler.compile_pattern import first_schedule
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import CompileOptions
 from tf_stitch.emit.cuda_kernel import needs_wide_indices
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError

@@ -8,12 +8,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.text_format import format_graph
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.libraries.call import Library
 from tf_stitch.messages import say
@@ -70,7 +72,7 @@ class RegionDump:
 
     def __init__(self, dump: Dump, stem: str) -> None:
         self._dump, self._stem = dump, stem
-        self._passes = itertools.count(1)
+        self._passes, self._plan_passes = itertools.count(1), itertools.count(1)
 
     def graph(self, graph: TensorGraph) -> None:
         """The graph before the first pass."""
@@ -80,6 +82,16 @@ class RegionDump:
     def instrument(self) -> Instrument[TensorGraph] | None:
         """Writes the graph after every pass that changed it."""
         return Instrument(after=(self._after,)) if self._dump.wanted else None
+
+    def plan_instrument(self) -> Instrument[KernelPlan] | None:
+        """Writes the patterns after every plan pass that changed the plan."""
+        return Instrument(after=(self._after_plan_pass,)) if self._dump.wanted else None
+
+    def _after_plan_pass(self, name: str, kernels: KernelPlan) -> None:
+        work = "".join(f"work {i}: {', '.join(_argument(node, mode) for node, mode in one.arguments)}\n"
+                       for i, one in enumerate(kernels.work))
+        self._dump.write(f"{self._stem}.plan.{next(self._plan_passes)}_{name}.txt",
+                         _plan_text(kernels.plan, kernels.plan.libraries) + work)
 
     def _after(self, name: str, graph: TensorGraph) -> None:
         self._dump.write(f"{self._stem}.graph.{next(self._passes)}_{name}.txt", format_graph(graph))
@@ -99,6 +111,11 @@ class RegionDump:
             f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
             for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
         self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
+
+
+def _argument(node: Node, mode: Mode) -> str:
+    """What a kernel or a call reads or writes."""
+    return f"{mode.value} {node.kind.value} {node.type} ({node.loc})"
 
 
 def _plan_text(plan: StitchPlan, libraries: Sequence[Library]) -> str:

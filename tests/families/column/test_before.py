@@ -19,7 +19,8 @@ from tests.differential.runner import (
 )
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, run_on_cpu
 from tests.support.whole_patterns import whole
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.column.propose import MOST_REPEATED, propose_column
