@@ -1,0 +1,1 @@
+"""Checks which sizes that TensorFlow's inference calls equal are equal."""
