@@ -17,16 +17,13 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::shape_inference::InferenceContext;
 
+// That of VarHandleOp, which has the same attributes. It lies in TensorFlow's library: what shape_inference.h has of
+// handles is inline, and takes symbols of absl that some of TensorFlow's wheels do not export.
 absl::Status HandleShape(InferenceContext* c) {
-  tensorflow::DataType dtype;
-  tensorflow::PartialTensorShape shape;
-  tensorflow::shape_inference::ShapeHandle value;
-  TF_RETURN_IF_ERROR(c->GetAttr("dtype", &dtype));
-  TF_RETURN_IF_ERROR(c->GetAttr("shape", &shape));
-  TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shape, &value));
-  c->set_output(0, c->Scalar());
-  c->set_output_handle_shapes_and_types(0, std::vector<tensorflow::shape_inference::ShapeAndType>{{value, dtype}});
-  return absl::OkStatus();
+  const tensorflow::OpRegistrationData* variable = nullptr;
+  const tensorflow::OpRegistryInterface& ops = *tensorflow::OpRegistry::Global();
+  TF_RETURN_IF_ERROR(ops.LookUp("VarHandleOp", &variable));
+  return variable->shape_inference_fn(c);
 }
 
 // The names of attribute and output are those of VarHandleOp, for which it stands.
