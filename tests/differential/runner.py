@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.support.shared_cache import shared_cache
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.plan_verifier import verify_plan
@@ -65,10 +63,9 @@ class Counts:
 COUNTS = Counts()
 
 
-@lru_cache(maxsize=1)
 def cache() -> KernelCache:
-    """One folder for the test process."""
-    return KernelCache(Path(tempfile.mkdtemp(prefix="tf_stitch_tests_")))
+    """One folder for all test processes."""
+    return shared_cache()
 
 
 def region(name: str, outputs: list[Node], assigns: Mapping[str, Node] | None = None) -> TensorGraph:

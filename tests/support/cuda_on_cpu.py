@@ -4,7 +4,6 @@ adversary decides which thread goes on where several can (fibres.cc)."""
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import re
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ import numpy as np
 
 from tests.differential.redzones import FILL, Guarded, spread
 from tests.differential.runner import Array, Values, add_written, results_by_key
+from tests.support.shared_cache import compiler_version, kept, text_of
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.side_by_side import cluster_of
@@ -156,16 +156,18 @@ def build(source: str, machine: str = CUDA_MACHINE) -> ctypes.CDLL:
 @cache
 def _built(source: str, symbols: tuple[str, ...], machine: str) -> Path:
     scheduler()
-    _precompile_header()
     calls = "\n".join(f"TFS_LAUNCH({symbol})" for symbol in symbols)
     text = f'{machine}\n{source}\n{calls}\n'
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = _folder() / f"on_cpu_{name}.cpp"
-    path.write_text(text)
-    library = path.with_suffix(".so")
-    _compile([*LAUNCHES, f"-I{_folder()}", f"-I{HERE}", "-nodefaultlibs", "-o", str(library), str(path),
-              str(_scheduler_path()), "-lm", "-lc", "-lgcc"])
-    return library
+
+    def make() -> bytes:
+        _precompile_header()
+        path = _folder() / "on_cpu.cpp"
+        path.write_text(text)
+        return _compiled([*LAUNCHES, f"-I{_folder()}", f"-I{HERE}", "-nodefaultlibs", str(path),
+                          str(_scheduler_path()), "-lm", "-lc", "-lgcc"])
+
+    headers = text_of(*sorted(HERE.glob("*.h")))
+    return kept([text, *LAUNCHES, str(_scheduler_path()), headers, compiler_version("g++")], ".so", make)
 
 
 @lru_cache(maxsize=1)
@@ -182,9 +184,9 @@ def _folder() -> Path:
 
 @lru_cache(maxsize=1)
 def _scheduler_path() -> Path:
-    path = _folder() / "fibres.so"
-    _compile(["-O2", *FLAGS, "-o", str(path), str(HERE / "fibres.cc")])
-    return path
+    source, flags = HERE / "fibres.cc", ("-O2", *FLAGS)
+    return kept([text_of(source, *sorted(HERE.glob("*.h"))), *flags, compiler_version("g++")], ".so",
+                lambda: _compiled([*flags, str(source)]))
 
 
 @lru_cache(maxsize=1)
@@ -192,6 +194,12 @@ def scheduler() -> ctypes.CDLL:
     library = ctypes.CDLL(str(_scheduler_path()), mode=ctypes.RTLD_GLOBAL)
     library.tfs_run.restype = ctypes.c_char_p
     return library
+
+
+def _compiled(arguments: Sequence[str]) -> bytes:
+    made = _folder() / "made.so"
+    _compile(["-o", str(made), *arguments])
+    return made.read_bytes()
 
 
 def _compile(arguments: Sequence[str]) -> None:
