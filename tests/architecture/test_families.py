@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from tests.architecture.test_imports import MODULES, imports, part_of
+from tests.support.rules import holds_for
 from tf_stitch.families.registry import FAMILIES
 from tf_stitch.schedule.kernel_schedule import COOPERATIVE
 
@@ -34,14 +33,14 @@ def compared(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
-@pytest.mark.parametrize("module", sorted(m for m in MODULES if part_of(m) != "families"))
+@holds_for(sorted(m for m in MODULES if part_of(m) != "families"))
 def test_nobody_else_asks_which_family_it_is(module: str) -> None:
     tree = ast.parse(MODULES[module].read_text())
     assert not list(named(tree)), f"{module} names {sorted(set(named(tree)))}: let KernelFamily say what it needs"
     assert not list(compared(tree)), f"{module}:{list(compared(tree))}: let KernelFamily say what is asked there"
 
 
-@pytest.mark.parametrize("module", sorted(m for m in MODULES if part_of(m) != "families"))
+@holds_for(sorted(m for m in MODULES if part_of(m) != "families"))
 def test_others_know_the_list_alone(module: str) -> None:
     found = {name.removeprefix("tf_stitch.") for name in imports(ast.parse(MODULES[module].read_text()))}
     assert not found & MODULES_OF_FAMILIES, f"{module} imports {sorted(found & MODULES_OF_FAMILIES)}: ask family_of"

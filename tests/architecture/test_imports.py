@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import networkx as nx
-import pytest
+
+from tests.support.rules import holds_for
 
 PACKAGE = Path(__file__).parents[2] / "tf_stitch"
 
@@ -100,7 +101,7 @@ def part_of(module: str) -> str:
     return module.split(".")[0]
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+@holds_for(sorted(MODULES))
 def test_imports_point_downwards(module: str) -> None:
     part = part_of(module)
     if part in TOP or module in ("__init__", ""):
@@ -143,7 +144,7 @@ def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
                                                            ("tf_stitch.b", "tf_stitch.a")]
 
 
-@pytest.mark.parametrize("part", sorted(ALLOWED))
+@holds_for(sorted(ALLOWED))
 def test_what_is_allowed_is_needed(part: str) -> None:
     imported = {name.removeprefix("tf_stitch.") for module, path in MODULES.items() if part_of(module) == part
                 for name in imports(tree_of(path))}
@@ -151,14 +152,14 @@ def test_what_is_allowed_is_needed(part: str) -> None:
     assert not unused, f"{part} imports nothing of {sorted(unused)}: take it out of ALLOWED (and docs/architecture.md)"
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+@holds_for(sorted(MODULES))
 def test_foreign_packages_stop_at_their_door(module: str) -> None:
     for name in imports(tree_of(MODULES[module])):
         owners, place = FOREIGN.get(name.split(".")[0], ((module,), ""))
         assert any(covers(owner, module) for owner in owners), f"{module} imports {name}: that belongs in {place}"
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+@holds_for(sorted(MODULES))
 def test_only_config_reads_the_environment(module: str) -> None:
     if module in ENVIRONMENT or module == "plugin.autoload":  # it looks before the package is imported
         return

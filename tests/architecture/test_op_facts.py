@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tests.differential.runner import compiled, region
+from tests.support.rules import holds_for
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.emit.c_family import has_intrinsic
 from tf_stitch.errors import TypeRuleError
@@ -71,9 +74,9 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         return None
 
 
-@pytest.mark.parametrize("kind", ELEMENTWISE)
-@pytest.mark.parametrize("dtype", DType)
-def test_every_legal_elementwise_op_has_an_intrinsic(kind: OpKind, dtype: DType) -> None:
+@holds_for(product(ELEMENTWISE, DType))
+def test_every_legal_elementwise_op_has_an_intrinsic(case: tuple[OpKind, DType]) -> None:
+    kind, dtype = case
     node = node_of(kind, dtype)
     if node is not None:
         compute = node.operands[-1].type.dtype.compute

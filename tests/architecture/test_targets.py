@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from tests.architecture.test_imports import MODULES, part_of
+from tests.support.rules import holds_for
 
 
 def names(tree: ast.AST) -> Iterator[str]:
@@ -30,7 +29,7 @@ def widths(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+@holds_for(sorted(MODULES))
 def test_only_targets_ask_for_the_kind_of_a_device(module: str) -> None:
     asked = set(names(ast.parse(MODULES[module].read_text()))) & {"is_gpu"}
     assert not asked or part_of(module) == "targets", (
@@ -38,7 +37,7 @@ def test_only_targets_ask_for_the_kind_of_a_device(module: str) -> None:
         "let its Target do it")
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+@holds_for(sorted(MODULES))
 def test_the_width_of_a_warp_is_the_device_s(module: str) -> None:
     lines = list(widths(ast.parse(MODULES[module].read_text())))
     assert not lines, f"{module}:{lines}: a device says how wide its warps are (DeviceSpec.warp)"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
+from tests.support.rules import holds_for
 
 TOOLS = Path(__file__).parents[2] / "tools"
 TESTS = TOOLS.parent / "tests"
 
 
-@pytest.mark.parametrize("path", sorted(TOOLS.rglob("*.py")), ids=lambda path: str(path.relative_to(TOOLS)))
+@holds_for(sorted(TOOLS.rglob("*.py")))
 def test_no_tool_edits_the_path(path: Path) -> None:
     edits = [node for node in ast.walk(ast.parse(path.read_text())) if ast.unparse(node) == "sys.path"]
     assert not edits, "run it as `python -m tools.NAME`, from the root of the clone"

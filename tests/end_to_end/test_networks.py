@@ -13,7 +13,7 @@ import pytest
 
 from models import kinds, language, vision
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner
-from tests.support.tiers import each_commit
+from tests.support.tiers import each_commit, of_today
 
 PROGRAM = PROGRAMS / "networks.py"
 FLOAT32 = {"outputs": 1e-5, "losses": 2e-5, "moved": 2e-2}
@@ -37,7 +37,7 @@ class Case:
 
 
 KINDS = ("SpectralGAN", "LoRA", "TabNet")
-"""That are run at each commit: with branches, variables that are overwritten unread, and sorted rows."""
+"""That are run first: with branches, variables that are overwritten unread, and sorted rows."""
 FIRST = [Case(("Llama", "T5", "MoE"), "float32"), Case(("GPT2", "ViT"), "mixed_bfloat16"),
          *(Case((name,), "float32") for name in ("UNet", "MobileNetV3Large")),
          Case(KINDS, "float32")]
@@ -79,7 +79,7 @@ def results(done: Run) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("case", each_commit(FIRST, CASES), ids=str)
+@pytest.mark.parametrize("case", each_commit(of_today(FIRST, 2), CASES), ids=str)
 @pytest.mark.timeout(900)
 def test_losses_and_outputs(case: Case, forked: Runner) -> None:
     def start(stitch: str) -> Run:
