@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.durations import record, recorded, summary
+
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-LONG = ("end_to_end/test_networks.py", "differential/test_every_op.py", "end_to_end/test_empty_loops.py",
-        "golden/test_zoo_plans.py", "end_to_end/test_models.py", "emit/test_matmul.py",
-        "end_to_end/test_model_variants.py", "differential/test_sized_patterns.py", "plugin/test_activation.py",
-        "end_to_end/test_given_back.py", "end_to_end/test_loops.py", "end_to_end/test_activation_cases.py",
-        "end_to_end/test_scripts.py", "differential/test_cuda_on_cpu.py", "end_to_end/test_interrupts.py",
-        "tools/test_fuzz.py", "convert/test_attaching.py", "runtime/test_buffer_plan.py",
-        "graph/loops/test_native_loops.py", "test_api.py", "end_to_end/test_faults.py", "cli/test_commands.py",
-        "native/test_callers_executor.py")
-"""Files of half a minute and more, longest first. They begin first: at the end no process is left with one of them
-while the others have nothing to do."""
-
+_SECONDS: Counter[str] = Counter()
 _CALM = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **_CALM)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **_CALM)
@@ -32,6 +25,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt anew")
     parser.addoption("--exhaustive", action="store_true", help="run what is marked exhaustive, too")
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of a whole run")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,8 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("exhaustive") is not None:
                 name = item.name.partition("[")[0]
                 item.add_marker(pytest.mark.skip(reason=f"{name} is exhaustive: --exhaustive runs all cases"))
-    place = {TESTS / name: number for number, name in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.path, len(LONG)))
+    seconds = {TESTS / name: taken for name, taken in recorded().items()}  # the longest begin first: at the end no
+    items.sort(key=lambda item: -seconds.get(item.path, 0.0))              # process is left with one of them alone
 
 
 def pytest_collection_finish() -> None:
@@ -50,6 +44,20 @@ def pytest_collection_finish() -> None:
     where tests build graphs."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _SECONDS[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not _SECONDS:
+        return
+    terminalreporter.section("seconds of test files")
+    for line in summary(_SECONDS, recorded()):
+        terminalreporter.write_line(line)
+    if config.getoption("--record-durations"):
+        record(_SECONDS)
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.conftest import LONG, TESTS
+from tests.conftest import TESTS
+from tests.support.durations import recorded
 
 ROOT = TESTS.parent
 SUBJECTS = {"architecture", "differential", "end_to_end", "golden"}
@@ -49,6 +50,5 @@ def test_a_subject_is_no_module() -> None:
                          ) == ["planning/test_growth.py", "test_planner.py", "ir/test_planner.py"]
 
 
-def test_long_files_are_there() -> None:
-    assert [name for name in LONG if not (TESTS / name).is_file()] == []
-    assert len(set(LONG)) == len(LONG)
+def test_files_on_record_are_there() -> None:
+    assert [name for name in recorded() if not (TESTS / name).is_file()] == []
