@@ -192,7 +192,7 @@ def _budget(text: str) -> float:
 
 
 def _folder(text: str) -> Path:
-    return Path(text).expanduser().resolve()
+    return Path(text).expanduser().absolute()
 
 
 _MODES = {"0": (False, False), "1": (True, False), "strict": (True, True)}

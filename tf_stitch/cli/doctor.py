@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import importlib
 import platform
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 
+from tf_stitch import child_process
 from tf_stitch.cli.commands import parse, wrong
 from tf_stitch.config import StitchConfig, environment_with, load_config, set_variables
 from tf_stitch.errors import BuildError, ConfigError, TensorFlowError
@@ -208,10 +207,9 @@ def _tried(what: str, look: Callable[[], str], state: str, advice: str) -> Findi
 
 
 def _trial() -> Finding:
-    command: list[Any] = [sys.executable, "-c", f"import tf_stitch\ntf_stitch.enable()\n{_TRIAL}"]
-    done = subprocess.run(command, env=environment_with({"TF_STITCH": "0", "TF_STITCH_ASYNC": "0",
-                                                            "TF_STITCH_FIRST_STEP_SECONDS": "0"}),
-                          capture_output=True, text=True)
+    done = child_process.run(child_process.python_code(f"import tf_stitch\ntf_stitch.enable()\n{_TRIAL}"),
+                             environment=environment_with({"TF_STITCH": "0", "TF_STITCH_ASYNC": "0",
+                                                           "TF_STITCH_FIRST_STEP_SECONDS": "0"}))
     if done.returncode == 0:
         return Finding("a small function", OK, "was stitched, with TensorFlow's result")
     return Finding("a small function", BROKEN, "was not stitched", " / ".join(done.stderr.strip().splitlines()[-3:]))

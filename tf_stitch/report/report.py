@@ -20,6 +20,7 @@ from tf_stitch.errors import is_of_empty_tensor
 from tf_stitch.messages import log, say
 from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
 from tf_stitch.report.verdict import StepTime, step_time, why_nothing
+from tf_stitch.shared_folder import opened
 from tf_stitch.version import __version__
 
 REPORT = "report.json"
@@ -279,8 +280,7 @@ def _counted(entries: Counter[tuple[str, str, str]]) -> list[dict[str, Any]]:
 def try_folder(folder: Path) -> None:
     """Says at start, not after hours, that there will be no report."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with opened(folder, links=True) as place, tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
         say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
@@ -292,16 +292,17 @@ def set_aside(folder: Path) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    path = folder / REPORT
-    with contextlib.suppress(FileNotFoundError):  # there is none, or another process that ends now has moved it
-        when = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.stat().st_mtime))
-        aside = folder / EARLIER / when
-        number = itertools.count(2)
-        while aside.exists():
-            aside = folder / EARLIER / f"{when}_{next(number)}"
-        aside.mkdir(parents=True)
-        path.rename(aside / path.name)
-        (folder / SOURCES).rename(aside / SOURCES)
+    with contextlib.suppress(FileNotFoundError), opened(folder, links=True) as place:
+        path = place / REPORT  # there is none, or another process that ends now has moved it: nothing to do
+        when = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.lstat().st_mtime))
+        with opened(place / EARLIER) as earlier:
+            aside = earlier / when
+            number = itertools.count(2)
+            while aside.exists():
+                aside = earlier / f"{when}_{next(number)}"
+            aside.mkdir()
+            path.rename(aside / path.name)
+            (place / SOURCES).rename(aside / SOURCES)
 
 
 def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str],
@@ -311,9 +312,9 @@ def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, s
     Raises:
         OSError: the folder cannot be written.
     """
-    (folder / SOURCES).mkdir(parents=True, exist_ok=True)
-    for source, text in sources.items():
-        (folder / SOURCES / source).write_text(text)
-    path = folder / name
-    write_atomically(path, json.dumps(document, indent=1).encode(), 0o644)
-    return path
+    with opened(folder, links=True) as place:
+        with opened(place / SOURCES) as beside:
+            for source, text in sources.items():
+                write_atomically(beside / source, text.encode(), 0o644, durable=False)
+        write_atomically(place / name, json.dumps(document, indent=1).encode(), 0o644)
+    return folder / name
