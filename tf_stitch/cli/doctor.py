@@ -153,16 +153,15 @@ def _native(config: StitchConfig) -> Iterator[Finding]:
     from tf_stitch.native.build import GRAPH_HOOK, PREBUILT, STITCH_OP, find_compiler, find_library
 
     compiler = find_compiler()
-    for library, essential in ((GRAPH_HOOK, True), (STITCH_OP, False)):
+    for library in (GRAPH_HOOK, STITCH_OP):
         path, failure = find_library(library, config.cache_dir)
-        without = "" if essential else "; regions run in Python, slower than TensorFlow"
         if path is not None:
             came = "came with the wheel" if path.parent == PREBUILT else str(path)
             yield Finding(library.name, OK, came)
         elif failure:
-            yield Finding(library.name, BROKEN if essential else BETTER, f"cannot be built{without}", failure)
+            yield Finding(library.name, BROKEN, "cannot be built", failure)
         elif compiler is None:
-            yield Finding(library.name, BROKEN if essential else BETTER, f"not built, and no C++ compiler{without}",
+            yield Finding(library.name, BROKEN, "not built, and no C++ compiler",
                           "install g++ (apt-get install g++) or a wheel for this TensorFlow; or bring a cache folder "
                           "that tf_stitch prebuild made")
         else:

@@ -61,7 +61,6 @@ class Report:
     Attributes:
         most_gone: how many of each.
         dropped: of those it does not hold any more.
-        no_native: why regions run in Python, slower than TensorFlow: there is no native op. "" if there is.
         caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
     """
 
@@ -71,7 +70,6 @@ class Report:
     regions: list[RegionEntry] = field(default_factory=list)
     profitability: list[ProfitabilityEntry] = field(default_factory=list)
     tuned: list[TuneEntry] = field(default_factory=list)
-    no_native: str = ""
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _kernels: list[KernelEntry] = field(default_factory=list)
     _builds: list[BuildEntry] = field(default_factory=list)
@@ -223,7 +221,7 @@ class Report:
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
                     "profitability": [asdict(g) for g in self.profitability], "tuned": [asdict(t) for t in self.tuned],
-                    "no_native": self.no_native, "caches": self.caches, "dropped": asdict(self.dropped),
+                    "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
     def status_line(self, why_untimed: str = "", not_yet: str = "") -> str:
@@ -249,9 +247,7 @@ class Report:
                         f"{gone.stitched_work + stitched} of {gone.work + work} ops"
                         + (f", {given_back} gave way" if given_back else "") + (f"; {not_yet}" if not_yet else ""))
             fallbacks = sum(self._fallbacks.values())
-            return ((f"NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
-                     if self.no_native else "")
-                    + said + (f"; {fallbacks} fallbacks" if fallbacks else ""))
+            return said + (f"; {fallbacks} fallbacks" if fallbacks else "")
 
     def _why_untimed(self) -> str:
         """What the profitability check remarked first, if it did: calls were no lack then."""
