@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def test_a_whole_one(library: Path) -> None:
 def test_no_lost_page_ends_the_process_and_none_of_code_or_constants_is_missed(library: Path, tmp_path: Path) -> None:
     whole = library.read_bytes()
     missed = []
-    for start in [*range(0, 8 * PAGE, PAGE), *range(8 * PAGE, len(whole), 9 * PAGE), len(whole) // PAGE * PAGE]:
+    for start in range(0, len(whole), PAGE):
         damaged = (whole[:start] + bytes(PAGE) + whole[start + PAGE:])[:len(whole)]
         if damaged == whole:
             continue
@@ -41,7 +42,14 @@ def test_no_lost_page_ends_the_process_and_none_of_code_or_constants_is_missed(l
         except BuildInterruptedError:
             continue
         missed.append(start)
-    assert not missed
+    assert not [start for start in missed if start < loaded_pages(whole)], "behind are tables for debuggers"
+
+
+def loaded_pages(library: bytes) -> int:
+    """Where the last page that holds anything that is loaded begins: of this library a handle that is not used."""
+    segments, count = int.from_bytes(library[32:40], "little"), int.from_bytes(library[56:58], "little")
+    heads = [struct.unpack_from("<IIQQQQQQ", library, segments + i * 56) for i in range(count)]
+    return max(offset + size for kind, _, offset, _, _, size, *_ in heads if kind == 1) // PAGE * PAGE
 
 
 def test_a_section_that_is_not_whole(library: Path) -> None:

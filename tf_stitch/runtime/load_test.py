@@ -21,8 +21,10 @@ _UNUSED, _NO_BITS = 0, 8
 """Types of sections: of the first entry alone; of one that takes no place in the file."""
 _WRITABLE, _LOADED, _EXECUTABLE = 1, 2, 4
 """Flags of sections."""
-_ZEROS_IN_CODE, _ZEROS_IN_CONSTANTS = 128, 4096
-"""Bytes of zeros in a row that no machine code has, and no constants of ours."""
+_ZEROS_IN_CODE = 128
+"""Bytes of zeros in a row that no machine code has."""
+_PAGE = 4096
+"""Bytes of a file that a disk loses together. None with constants of ours is all zeros."""
 _CUDA = 190
 """Machine of a cubin: its banks of constants are zeros until a launch."""
 _LOAD_SECONDS = 60
@@ -44,10 +46,11 @@ def check_elf(data: bytes, what: str) -> None:
         for i in range(n_segments):
             _, _, offset, _, _, size, _, _ = _SEGMENT.unpack_from(data, segments + i * _SEGMENT.size)
             ends.append(offset + size)
-        parts = list(_never_zero(data, sections, n_sections, machine))
+        parts = list(_read_only(data, sections, n_sections))
         ends += [end for _, end, _ in parts]
         whole = ident.startswith(b"\x7fELF\x02\x01") and n_segments + n_sections > 0 and max(ends) <= len(data) and \
-            not any(bytes(min(zeros, end - start)) in data[start:end] for start, end, zeros in parts)
+            not any(_has_lost_code(data[start:end]) if flags & _EXECUTABLE else
+                    machine != _CUDA and _has_lost_a_page(data, start, end) for start, end, flags in parts)
     except struct.error:
         whole = False
     if not whole:
@@ -55,8 +58,8 @@ def check_elf(data: bytes, what: str) -> None:
                                     "whole ELF file")
 
 
-def _never_zero(data: bytes, sections: int, count: int, machine: int) -> Iterator[tuple[int, int, int]]:
-    """Where in the file machine code and constants begin and end, and how many zeros in a row they do not have.
+def _read_only(data: bytes, sections: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Begin, end and flags of the sections that are loaded and never written: code and constants.
 
     Raises:
         struct.error: the table of sections is not whole.
@@ -65,12 +68,17 @@ def _never_zero(data: bytes, sections: int, count: int, machine: int) -> Iterato
         _, kind, flags, _, offset, size, *_ = _SECTION.unpack_from(data, sections + i * _SECTION.size)
         if kind == _UNUSED:
             raise struct.error("a section of no type")
-        if kind == _NO_BITS or not flags & _LOADED:
-            continue
-        if flags & _EXECUTABLE and size:
-            yield offset, offset + size, _ZEROS_IN_CODE
-        elif not flags & _WRITABLE and machine != _CUDA and size >= _ZEROS_IN_CONSTANTS:
-            yield offset, offset + size, _ZEROS_IN_CONSTANTS
+        if kind != _NO_BITS and flags & _LOADED and not flags & _WRITABLE and size:
+            yield offset, offset + size, flags
+
+
+def _has_lost_code(code: bytes) -> bool:
+    return bytes(min(_ZEROS_IN_CODE, len(code))) in code
+
+
+def _has_lost_a_page(data: bytes, start: int, end: int) -> bool:
+    """Whether a page of the file that a part of it is in is all zeros."""
+    return any(not data[page:page + _PAGE].strip(b"\0") for page in range(start // _PAGE * _PAGE, end, _PAGE))
 
 
 def check_library(path: Path, what: str) -> None:
