@@ -15,7 +15,7 @@ from tf_stitch.private_folder import Access, make_private
 
 
 class VerdictStore:
-    """One JSON file a verdict, named by its key and verified when it is read. Threads and processes may share the folder.
+    """One JSON file a verdict, named by its key, verified when it is read. Threads and processes may share the folder.
 
     Attributes:
         folder: need not exist.

@@ -36,8 +36,8 @@ _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_void_p
 )
 _REWRITTEN, _LEFT_ALONE, _PRESSED = 101, 102, 103
-"""What the callback returns, see graph_hook.cc. ctypes returns something else where an error was raised before the first
-line of the callback, or behind its last."""
+"""What the callback returns, see graph_hook.cc. ctypes returns something else where an error was raised before the
+first line of the callback, or behind its last."""
 _INTERRUPTED = "rewriting it was interrupted: Ctrl-C was pressed, or the program ends"
 _suspension = threading.local()
 _on = True
