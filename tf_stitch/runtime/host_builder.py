@@ -102,7 +102,8 @@ def _version(cc: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildInterruptedError(f"{cc} --version failed: {error}") from None
     if said.returncode != 0:
-        raise BuildInterruptedError(f"{cc} --version did not finish (exit {said.returncode})")
+        raise BuildInterruptedError(f"{cc} --version did not finish (exit {said.returncode}): "
+                                    f"{said.stderr.strip()[:2000]}")
     return said.stdout
 
 

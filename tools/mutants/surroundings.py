@@ -93,4 +93,8 @@ MUTANTS = (
            "None if config.wrap == \"py_function\" else load_op(config.cache_dir)",
            "None",
            ("tests/plugin/test_activation.py::test_without_the_native_op_tensorflow_runs_the_program",)),
+    Mutant("whatever NVRTC lacks is the source's fault", "tf_stitch/runtime/nvrtc_builder.py",
+           "if not any(kind in str(error) for kind in (\"ERROR_COMPILATION\", \"ERROR_INVALID_OPTION\")):",
+           "if False:",
+           ("tests/runtime/test_nvrtc_builder.py::test_only_what_nvrtc_refuses_is_refused_for_good",)),
 )
