@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import CPU, H200, DeviceSpec

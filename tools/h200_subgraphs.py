@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import H200
 from tf_stitch.planning.planner import PlanOptions

@@ -29,9 +29,9 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
+from tf_stitch.planning.free_nodes import plannable
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import plannable
 from tools.benchmark.machine import describe_cpu
 from tools.benchmark.made_up_times import MadeUpTimes
 from tools.benchmark.planning_graphs import GENERATORS

@@ -73,7 +73,7 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
     from tf_stitch.device.spec import H200
     from tf_stitch.libraries.call import BoundCall
     from tf_stitch.planning.cost_model import predict_us
-    from tf_stitch.planning.stitch_plan import alone
+    from tf_stitch.planning.pattern import alone
 
     compiler = PatternCompiler(H200, True)
     kinds: dict[str, Kind] = defaultdict(Kind)
@@ -109,11 +109,11 @@ def launches_us(compiled: CompiledRegion) -> float:
 
 
 def main(_: Sequence[str]) -> None:
-    from tf_stitch.compiler import skinny_matmuls
+    from tf_stitch.transforms import matmuls_to_kernels
     from tools.benchmark.gpu_regions import regions_of
 
     if _LIBRARY.value:
-        skinny_matmuls.REPEATED_IN_KERNELS = False
+        matmuls_to_kernels.REPEATED_IN_KERNELS = False
     os.environ.setdefault("TF_STITCH_LOOP_OP", "1")  # as where a GPU and a compiler for it are
     for name in _NAMES.value:
         for mode in _MODES.value:
@@ -126,7 +126,8 @@ def main(_: Sequence[str]) -> None:
 
 
 def _plan(what: str, region: RegionGraph) -> None:
-    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+    from tf_stitch.compiler.options import CompileOptions
+    from tf_stitch.compiler.pipeline import compile_region
     from tf_stitch.device.spec import H200
     from tf_stitch.jit.collector import collector_paused
 

@@ -83,7 +83,8 @@ def _print_nodes(found: FoundRegions) -> None:
 
 
 def _plan(found: FoundRegions) -> None:
-    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+    from tf_stitch.compiler.options import CompileOptions
+    from tf_stitch.compiler.pipeline import compile_region
     from tf_stitch.device.spec import H200
     from tf_stitch.jit.collector import collector_paused
 

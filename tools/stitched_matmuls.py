@@ -21,7 +21,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200

@@ -6,7 +6,8 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of, region
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType

@@ -14,9 +14,10 @@ from tests.differential import patterns as p
 from tests.differential.runner import Values, keys_of, random_values, region, run_kernel_ir
 from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
 from tf_stitch.compiler.horizontal_fusion import MOST_KERNELS, Launches, fused_launches, proposals
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.partition_search import partitions_to_time
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.thread_partitions import Kernels
 from tf_stitch.device.spec import CPU, H200, DeviceSpec

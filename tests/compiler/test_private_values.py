@@ -19,9 +19,11 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
+from tf_stitch.planning.free_nodes import plannable
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.plan_groups import plan_of
 from tf_stitch.planning.planner import plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
+from tf_stitch.planning.stitch_plan import StitchPlan
 
 B, F32 = Builder(), DType.F32
 ROWS, COLUMNS = 8192, 64  # 2 MiB

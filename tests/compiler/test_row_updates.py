@@ -9,6 +9,7 @@ from tests.differential.runner import compare, compiled, random_values, referenc
 from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
 from tf_stitch.compiler import pipeline
 from tf_stitch.compiler.compile_pattern import compile_pattern
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.compiler.row_updates import with_row_updates
@@ -19,7 +20,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import format_graph
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.runtime.buffer_plan import plan_buffers
 
 B, F32, I32 = p.B, DType.F32, DType.I32
@@ -123,7 +124,7 @@ def test_tasks_of_a_cpu_stay_as_they_are() -> None:
 def test_slower_kernels_are_not_merged() -> None:
     graph = graph_of(written(cache(), rows()))
     compiler = PatternCompiler(H200, True)
-    plan = pipeline._planned(graph, compiler, pipeline.CompileOptions(H200))
+    plan = pipeline._planned(graph, compiler, CompileOptions(H200))
     kernels = [compiler.compile(pattern) for pattern in plan.patterns]
     buffers = plan_buffers(plan.graph, kernels, tuple(n.attrs.key for n in graph.inputs()), (), packed=True)
     assert len(kernels) == 2

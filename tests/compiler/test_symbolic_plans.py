@@ -8,7 +8,8 @@ import pytest
 
 from tests.compiler.test_shape_variants import NAMES, layer, shapes
 from tests.differential import patterns as p
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_plan, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_plan, compile_region
 from tf_stitch.compiler.symbolic_plans import Decisions, SizedPlans
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType

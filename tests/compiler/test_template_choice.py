@@ -9,7 +9,8 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compare, keys_of, random_values, reference, region, run_kernel_ir
 from tests.planning.paper_graphs import figure_7a
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels
 from tf_stitch.compiler.template_tuner import rule_kernels, text_of

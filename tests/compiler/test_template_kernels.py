@@ -23,7 +23,8 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import parse_template
 

@@ -13,8 +13,8 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.attention_choice import copies_for
 from tf_stitch.planning.find_attention_gradients import find_trained
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import live_out
 
 B = p.B
 F32 = DType.F32

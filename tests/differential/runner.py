@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
+from tf_stitch.compiler.plan_verifier import verify_plan
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir import op_attrs as oa
@@ -168,7 +170,8 @@ def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solve
     inputs, variables = keys_of(graph)
     options = CompileOptions(device, PlanOptions(solver, barriers=barriers, careful=careful), aligned, reuse=reuse)
     result = compile_region(graph, inputs, variables, options,
-                            Instrument(after=[lambda name, g: verify_graph(g, static=True)]))
+                            Instrument(after=[lambda name, g: verify_graph(g, static=True)]),
+                            Instrument(after=[lambda name, kernels: verify_plan(kernels)]))
     for kernel in result.kernels:
         verify_program(kernel.program)
         rule = f"{device.target} {kernel.schedule.family}"

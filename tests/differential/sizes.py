@@ -7,7 +7,8 @@ import random
 from dataclasses import replace
 
 from tests.differential.generator import GraphMaker, Value
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.arguments import arguments_of

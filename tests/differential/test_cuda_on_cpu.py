@@ -22,7 +22,8 @@ from tests.lowering import test_prefetch as prefetched
 from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, launch, run_on_cpu
 from tests.support.tiers import each_commit
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.emit.cuda import emit_cuda
 from tf_stitch.emit.rendered import Packed

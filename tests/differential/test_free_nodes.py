@@ -9,7 +9,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import free_nodes
+from tf_stitch.planning.free_nodes import free_nodes
 
 
 def single_matmul(terms: int, read: int, live_out_first: bool) -> TensorGraph:

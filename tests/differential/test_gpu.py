@@ -20,7 +20,6 @@ from tests.emit.test_matmul import MAKERS as MATMULS
 from tests.emit.test_matmul import check as check_matmul
 from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
-from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
 from tf_stitch.families.warpgroup_tiles import PAIRED, WARPGROUP_TILES
@@ -32,6 +31,7 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.planning import attention_choice
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.transforms import private_copies
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B
@@ -259,7 +259,7 @@ LARGE = {
 @pytest.mark.parametrize("name", [*STEPS, *LARGE])
 def test_gradients_of_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the same bits, too."""
-    monkeypatch.setattr(pipeline, "attention_copies", all_copies)
+    monkeypatch.setattr(private_copies, "attention_copies", all_copies)
     step = {**STEPS, **LARGE}[name]
     graph = step.graph()
     values = random_values(graph)

@@ -8,7 +8,8 @@ import pytest
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tests.families.test_windows import depthwise
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200

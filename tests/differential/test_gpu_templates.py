@@ -10,7 +10,8 @@ from tests.differential import patterns as p
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import cache, compare, keys_of, random_values, reference, region
 from tests.support.whole_patterns import x
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels

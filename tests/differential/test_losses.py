@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from tests.differential.runner import compare, random_values, reference
 from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import H200
 from tools.benchmark.gpu_regions import regions_of
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.differential.generator import Case, cases
 from tests.differential.runner import LIGHT, compare, keys_of, reference, run_host, run_kernel_ir
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
 from tf_stitch.compiler.tilings import template_of

@@ -12,7 +12,8 @@ from tests.differential.runner import compare, keys_of, random_values, reference
 from tests.differential.sized_patterns import SIZED_PATTERNS
 from tests.differential.test_sizes import with_numbers_of
 from tests.support.tiers import each_commit
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph

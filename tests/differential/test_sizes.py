@@ -28,7 +28,8 @@ from tests.differential.runner import (
 from tests.differential.runner import region as graph_of
 from tests.differential.sizes import SIZES, Case
 from tests.ir.test_activations import relu
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError, TypeRuleError
 from tf_stitch.ir.builder import Builder

@@ -16,7 +16,6 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
-from tf_stitch.compiler import skinny_matmuls
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
@@ -24,6 +23,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.transforms import lower_gemv_to_reduction
 from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 
 B = Builder()
@@ -44,7 +44,7 @@ LARGE: list[Shape] = [
 
 @pytest.fixture(autouse=True)
 def all_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skinny_matmuls, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
+    monkeypatch.setattr(lower_gemv_to_reduction, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
 
 
 def matmul(shape: Shape, dtype: DType = DType.F32) -> TensorGraph:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable

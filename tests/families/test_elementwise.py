@@ -13,7 +13,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.families.elementwise import propose_elementwise
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B, F32, K = p.B, DType.F32, OpKind
 

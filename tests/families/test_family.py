@@ -23,7 +23,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind, parse_template
 from tf_stitch.targets import registry as targets

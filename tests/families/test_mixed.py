@@ -19,7 +19,8 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import make_pattern
 
 B = p.B
 BLOCKS, ROWS = 3, 18

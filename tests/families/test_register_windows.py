@@ -23,7 +23,6 @@ from tests.differential.runner import (
 from tests.families.test_windows import depthwise
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler.compile_pattern import compile_pattern
-from tf_stitch.compiler.depthwise_convolutions import of_few_channels
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
 from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import CPU, H200
@@ -43,9 +42,9 @@ from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import Pattern, make_pattern
+from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.schedule.templates import parse_template
-from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
+from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums, of_few_channels
 
 B, F32, F16, BF16 = Builder(), DType.F32, DType.F16, DType.BF16
 

@@ -15,7 +15,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.families.scan import SCAN, propose_scan
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B, F32, K = p.B, DType.F32, OpKind
 

@@ -7,17 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential.runner import check_all, region
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families import windows
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_attrs import ConvolutionAttrs, WindowsAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import make_pattern, users_of
+from tf_stitch.planning.pattern import make_pattern
 
 B, F32 = Builder(), DType.F32
 

@@ -15,7 +15,8 @@ import pytest
 from tests.differential.runner import keys_of
 from tests.planning.unstitched import unstitched_bytes
 from tests.support.tiers import each_commit
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_parser import parse_graphs

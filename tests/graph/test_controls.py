@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.cli.analysis import Analysis
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.config import Fuel, StitchConfig, load_config
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import ConfigError

@@ -219,8 +219,8 @@ def test_sizes_that_are_alike_are_compiled_once(registry: RegionRegistry, monkey
                                                 ) -> None:
     placed: list[object] = []
     rendered: list[object] = []
-    plan_and_place, render = placed_region.plan_and_place, OtherSizes.rendered
-    monkeypatch.setattr(placed_region, "plan_and_place", lambda *a: placed.append(a) or plan_and_place(*a))
+    planned_kernels, render = placed_region.planned_kernels, OtherSizes.rendered
+    monkeypatch.setattr(placed_region, "planned_kernels", lambda *a: placed.append(a) or planned_kernels(*a))
     monkeypatch.setattr(OtherSizes, "rendered", lambda *a: rendered.append(a) or render(*a))
     number = register(registry, normalised)
     for length in (17, 17, 12):

@@ -9,7 +9,8 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of, region
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.compiler.template_tuner import Tuning
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import BuildError

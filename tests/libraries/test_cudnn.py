@@ -20,7 +20,8 @@ from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.libraries.cudnn import CUDNN, WITH_EPILOGUES, Convolution, ConvolutionPass
 from tf_stitch.libraries.registry import LIBRARIES, code_of, library_of
-from tf_stitch.planning.stitch_plan import free_nodes, make_pattern
+from tf_stitch.planning.free_nodes import free_nodes
+from tf_stitch.planning.pattern import make_pattern
 
 B = Builder()
 ATTRS = ConvolutionAttrs((2, 1), (1, 1), (1, 0), 2)

@@ -34,7 +34,7 @@ from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import statements
 from tf_stitch.lowering import evaluate
 from tf_stitch.lowering.evaluate import MultiIndex
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B, COLUMNS = p.B, 32
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)

@@ -18,7 +18,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import make_pattern
 
 B, F32, K = p.B, DType.F32, OpKind
 

@@ -34,7 +34,8 @@ from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.schedule import prefetch as ahead
 from tf_stitch.schedule import shared_rows
 

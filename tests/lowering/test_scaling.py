@@ -7,7 +7,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.lowering.scaling import rounded_for_float8
-from tf_stitch.planning.stitch_plan import make_pattern
+from tf_stitch.planning.pattern import make_pattern
 
 B = Builder()
 X, BIAS, SCALE = (B.input(key, DType.F32, shape) for key, shape in (("x", (4, 8)), ("bias", (8,)), ("scale", ())))

@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.part import Part, PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B = Builder()
 

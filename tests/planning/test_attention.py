@@ -8,7 +8,8 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import check_all, compiled, keys_of, region
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir.dtypes import DType

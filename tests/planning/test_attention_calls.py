@@ -10,8 +10,8 @@ from tests.differential import patterns as p
 from tests.differential.attention_steps import B, Step, causal, padding
 from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
 from tests.transforms.test_attentions_to_calls import all_plain
-from tf_stitch.compiler import pipeline
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.families.attention import ATTENTION as KERNEL
 from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
@@ -24,6 +24,7 @@ from tf_stitch.planning import attention_calls
 from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
+from tf_stitch.transforms import attentions_to_calls
 
 FUSED = replace(H200, fused_attention=True)
 LARGE = Step(DType.BF16, batch=16, queries=256, keys=256, heads=12, size=64, score=causal())
@@ -45,7 +46,7 @@ def called(graph: TensorGraph, device: DeviceSpec = FUSED) -> int:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """All plain attentions are called, whether that pays or not."""
-    monkeypatch.setattr(pipeline, "attentions_to_call", lambda graph, device, times: all_plain(graph))
+    monkeypatch.setattr(attentions_to_calls, "attentions_to_call", lambda graph, device, times: all_plain(graph))
 
 
 @pytest.mark.parametrize(("results", "calls"), [("oqkv", 2), ("o", 1)])

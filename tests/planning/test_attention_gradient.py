@@ -11,7 +11,6 @@ import pytest
 
 from tests.differential.attention_steps import B, Step, all_copies, masked, padding, scaled
 from tests.differential.runner import check_all, compiled, region
-from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
@@ -22,9 +21,10 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.planning.attention_choice import copies_for
 from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
-from tf_stitch.planning.stitch_plan import live_out
+from tf_stitch.transforms import private_copies
 from tf_stitch.transforms.private_copies import PrivateCopies
 
 GRAPHS = sorted((Path(__file__).parent / "graphs" / "attention").glob("*.txt.gz"))
@@ -37,7 +37,7 @@ LARGE = Step(BF16, batch=16, queries=256, keys=256, heads=12, size=64, score=mas
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients compute scores anew whether that pays or not."""
-    monkeypatch.setattr(pipeline, "attention_copies", all_copies)
+    monkeypatch.setattr(private_copies, "attention_copies", all_copies)
 
 
 SLOW_LIBRARY = replace(H200, profile=replace(H200.profile, matmul_rates=()))

@@ -18,8 +18,8 @@ from tf_stitch.libraries.attention import AttentionCall
 from tf_stitch.planning import attention_calls
 from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.attention_operands import with_bare_operands
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.plain_attention import plain_attention
-from tf_stitch.planning.stitch_plan import live_out
 from tf_stitch.transforms.attentions_to_calls import AttentionsToCalls
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 

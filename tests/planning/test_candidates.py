@@ -16,8 +16,9 @@ from tests.differential.runner import check_all, keys_of, random_values, region
 from tests.planning.dags import B, MadeUpTimes, closure, is_convex, part_of, random_nodes
 from tests.planning.paper_graphs import MOTIVATING, motivating_example, motivating_pattern
 from tests.support.whole_patterns import whole
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -27,8 +28,8 @@ from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
 from tf_stitch.planning.merging import MergeOptions, merged_patterns
 from tf_stitch.planning.part import bits, mask_of
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.planner import PlanOptions, plan_part
-from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.planning.substitution_fusion import substitution_patterns
 from tf_stitch.transforms.inline_small_matmuls import expand_dot
 

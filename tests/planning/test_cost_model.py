@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, keys_of, region
 from tf_stitch.compiler.compile_pattern import compile_pattern
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
@@ -20,7 +21,7 @@ from tf_stitch.kernel_ir.nodes import Array, AsyncCopy, LoadVector, Program, Spa
 from tf_stitch.kernel_ir.walk import rewritten
 from tf_stitch.planning.cost_model import ModelCost, predict, predict_together, predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B, F32 = p.B, DType.F32
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)

@@ -15,8 +15,9 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.decomposition import WINDOW, decompose
 from tf_stitch.planning.dependence import dependencies, update_edges
+from tf_stitch.planning.free_nodes import free_nodes, plannable
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.planner import plan_region
-from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, plannable
 
 F32 = DType.F32
 

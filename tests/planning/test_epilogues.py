@@ -18,13 +18,15 @@ from tests.differential.runner import (
     run_kernel_ir,
 )
 from tests.ir.test_activations import exact_gelu, gelu, relu
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
-from tf_stitch.planning.stitch_plan import is_library_call
+from tf_stitch.planning.pattern_kind import kind_of
 
 B, F32 = p.B, DType.F32
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
@@ -48,7 +50,7 @@ def test_a_network_of_dense_layers_is_library_calls_alone(device: DeviceSpec) ->
     graph = region("mlp", [y])
     result = compiled(graph, device)
     assert not result.kernels
-    assert all(is_library_call(pattern, LIBRARIES) for pattern in result.plan.patterns)
+    assert all(isinstance(kind_of(pattern, LIBRARIES), Library) for pattern in result.plan.patterns)
     assert result.plan.solver is not None
     assert (result.plan.solver.kernels, result.plan.solver.epilogues) == (0, 4)
     assert calls(graph, device) == ["nn + bias relu", "nn + bias gelu", "nn + bias + addend", "nn + bias"]

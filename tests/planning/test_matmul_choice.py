@@ -9,7 +9,8 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import check_all, compare, keys_of, random_values, reference, region, run_kernel_ir
 from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.families.matmul import MATMUL
 from tf_stitch.ir.dtypes import DType

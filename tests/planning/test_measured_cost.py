@@ -9,13 +9,15 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of, region
 from tf_stitch.compiler.compile_pattern import compile_pattern
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.planning.cost_model import ModelCost
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes, measurement_key, patterns_to_measure
-from tf_stitch.planning.stitch_plan import Pattern, live_out
+from tf_stitch.planning.pattern import Pattern
 
 B, F32 = p.B, DType.F32
 

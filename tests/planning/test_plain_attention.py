@@ -19,8 +19,8 @@ from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.find_attention_gradients import find_trained
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.plain_attention import plain_attention, plain_training
-from tf_stitch.planning.stitch_plan import live_out
 
 GRAPHS = Path(__file__).parent / "graphs" / "attention"
 F32, BF16 = DType.F32, DType.BF16

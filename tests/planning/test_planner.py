@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.differential.runner import compare, keys_of, random_values, reference, region, run_host
 from tests.planning.dags import MadeUpTimes, is_convex, part_of, random_graph, random_nodes
 from tests.planning.test_ilp_solver import best_by_brute_force
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region, passes
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region, passes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder
@@ -30,11 +31,13 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups
+from tf_stitch.planning.free_nodes import plannable
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.part import Part, bits
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.planner import FEW, PlanOptions, plan_part, plan_region
 from tf_stitch.planning.selection import Selection
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tools.benchmark import made_up_times
 from tools.benchmark.planning_graphs import GENERATORS
 

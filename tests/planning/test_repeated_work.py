@@ -13,9 +13,9 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.planner import plan_region
 from tf_stitch.planning.repeated_work import repetitions
-from tf_stitch.planning.stitch_plan import Pattern
 
 B, F32 = Builder(), DType.F32
 

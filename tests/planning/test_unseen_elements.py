@@ -15,7 +15,7 @@ from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.attention_gradient import AttentionGradient
 from tf_stitch.planning.find_attention_gradients import find_gradients
-from tf_stitch.planning.stitch_plan import live_out
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.unseen_elements import unseen_elements
 
 B, F32 = p.B, DType.F32

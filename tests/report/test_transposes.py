@@ -13,7 +13,8 @@ from models import vision
 from models.unet import unet
 from tests.differential.runner import keys_of, region
 from tests.support.tiers import each_commit
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import SourceLoc
 from tf_stitch.ir.builder import Builder

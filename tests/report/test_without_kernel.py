@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import SourceLoc
 from tf_stitch.ir.builder import Builder

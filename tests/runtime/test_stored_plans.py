@@ -12,7 +12,8 @@ from tests.differential.runner import keys_of
 from tests.planning.dags import random_graph
 from tf_stitch.atomic_file import read_verified
 from tf_stitch.compiler import pipeline
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.kernel_cache import KernelCache

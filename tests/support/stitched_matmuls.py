@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200, DeviceSpec

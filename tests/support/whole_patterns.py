@@ -6,7 +6,8 @@ from tests.differential import patterns as p
 from tests.differential.runner import region
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of
-from tf_stitch.planning.stitch_plan import Pattern, free_nodes, live_out, make_pattern, plannable
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import Pattern, make_pattern
 
 
 def whole(*outputs: Node) -> Pattern:

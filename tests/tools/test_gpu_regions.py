@@ -16,7 +16,8 @@ from models import kinds, language, lstm
 from models.unet import unet
 from models.vision import network as network_of
 from tests.support.tiers import each_commit
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.plugin.keras_convolutions import without_xla
 from tools.benchmark.gpu_regions import Counted, counted, regions_of

@@ -20,8 +20,8 @@ from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.find_attention_gradients import find_trained
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.plain_attention import plain_attention, plain_training
-from tf_stitch.planning.stitch_plan import live_out
 from tf_stitch.transforms.attentions_to_calls import AttentionsToCalls
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from tests.differential.runner import region
 from tests.transforms.kinds import same_values
-from tf_stitch.compiler.depthwise_convolutions import of_few_channels
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
+from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums, of_few_channels
 
 B, F32 = Builder(), DType.F32
 CHANNELS = 3

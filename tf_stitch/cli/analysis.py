@@ -10,7 +10,8 @@ from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import StitchError

@@ -9,7 +9,7 @@ from tf_stitch.errors import ScheduleError, TooManyCopiesError
 from tf_stitch.families.registry import lower
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.targets.registry import target_of
 

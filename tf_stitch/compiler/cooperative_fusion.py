@@ -7,10 +7,12 @@ follow each other in one launch where that is predicted to take less time than a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import networkx as nx
 
 from tf_stitch.compiler.cooperative_levels import CooperativeFuser, Levels
+from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import TensorGraph
@@ -19,6 +21,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.pass_manager import PassResult
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import StitchPlan
@@ -31,6 +34,23 @@ MOST_WORK = 256
 GRAPH_LAUNCHES = 3
 """Launches from which a region runs as a CUDA graph (native/cuda/cuda_graph.cc). A node of one costs less than a grid
 barrier: 0.51 us on an H200, if it is empty, against 0.9 to 1.3."""
+
+
+@dataclass(frozen=True)
+class CooperativeFusion:
+    """Fuses kernels into cooperative launches.
+
+    Attributes:
+        footprint: bytes that a run of the whole region reads and writes (see ModelCost).
+    """
+
+    device: DeviceSpec
+    footprint: int
+    name: str = "cooperative_fusion"
+
+    def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
+        work = tuple(fuse_cooperatively(kernels.plan, kernels.work, self.device, self.footprint))
+        return PassResult(replace(kernels, work=work), modified=len(work) < len(kernels.work))
 
 
 def fuse_cooperatively(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> list[Work]:

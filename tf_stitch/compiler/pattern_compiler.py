@@ -13,19 +13,15 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
+from tf_stitch.libraries.call import Library
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import rebind, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us, scattered_ns
+from tf_stitch.planning.matmul_sizes import is_small_matmul
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
-from tf_stitch.planning.stitch_plan import (
-    Pattern,
-    attention_of,
-    between,
-    is_library_call,
-    is_small_matmul,
-    is_stitched,
-)
+from tf_stitch.planning.pattern import Pattern, between
+from tf_stitch.planning.pattern_kind import Loops, kind_of
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.targets.registry import target_of
@@ -109,7 +105,7 @@ class PatternCompiler:
     def estimate(self, pattern: Pattern) -> float | None:
         """A first guess of the microseconds of a pattern, None if no family proposes a schedule. A matmul alone is a
         library call."""
-        if is_library_call(pattern, self.libraries):
+        if isinstance(kind_of(pattern, self.libraries), Library):
             return call_us(pattern, self.libraries, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._estimates:
@@ -130,7 +126,7 @@ class PatternCompiler:
 
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
-        if is_library_call(pattern, self.libraries):
+        if isinstance(kind_of(pattern, self.libraries), Library):
             return call_us(pattern, self.libraries, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
@@ -147,7 +143,7 @@ class PatternCompiler:
             if node.category in (Category.CONVOLUTION, Category.FLOAT8_CONTRACTION, Category.ATTENTION):
                 raise ScheduleError(f"{node.kind.value} is a library call of its own", node.loc)
         matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
-        if not matmuls or attention_of(pattern) is not None or is_stitched(pattern, self.libraries):
+        if not matmuls or not isinstance(kind_of(pattern, self.libraries), Loops | Library):
             return pattern, {}
         for matmul in matmuls:
             if not is_small_matmul(matmul):

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
+from tf_stitch.pass_manager import PassResult
+from tf_stitch.planning.free_nodes import live_out
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.transforms.recompute import CYCLES_PER_BYTE, LARGE, SMALL
 
 _REPEATED_MOVEMENT = (OpKind.RESHAPE, OpKind.BROADCAST)
@@ -32,6 +36,22 @@ class _Way:
 
     nodes: frozenset[Node]
     sources: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class PrivateValues:
+    """Lets kernels compute values of others, where together they take less time.
+
+    Attributes:
+        us_of: microseconds of a pattern as one kernel; None if it cannot be one.
+    """
+
+    us_of: Callable[[Pattern], float | None]
+    name: str = "private_values"
+
+    def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
+        plan = with_private_values(kernels.plan, self.us_of)
+        return PassResult(replace(kernels, plan=plan), modified=plan is not kernels.plan)
 
 
 def with_private_values(plan: StitchPlan, us_of: Callable[[Pattern], float | None]) -> StitchPlan:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import GridLoop, Program
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.pass_manager import PassResult
 from tf_stitch.runtime.buffer_plan import Work
+
+
+@dataclass(frozen=True)
+class ReverseBlockOrder:
+    """Reverses the blocks of kernels that go through a tensor again."""
+
+    device: DeviceSpec
+    name: str = "reverse_block_order"
+
+    def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
+        work = tuple(reverse_block_order(kernels.work, self.device))
+        return PassResult(replace(kernels, work=work), modified=work != kernels.work)
 
 
 def reverse_block_order(works: Sequence[Work], device: DeviceSpec) -> list[Work]:

@@ -8,20 +8,57 @@ scatter is left with is a launch for a few rows that another kernel has just com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tf_stitch.compiler.kernel_plan import KernelPlan
+from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of, with_operands
 from tf_stitch.ir.op_attrs import Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import CALLED
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.pass_manager import Pass, PassResult, run_passes
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
+from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.dependence import dependencies, update_edges
+from tf_stitch.planning.free_nodes import live_out, plannable
+from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan
 
 UsOf: TypeAlias = Callable[[Pattern], float | None]
+
+
+@dataclass(frozen=True)
+class RowUpdates:
+    """Merges scatters in place into the kernels that compute their rows. After storage is decided.
+
+    Attributes:
+        us_of: microseconds of a pattern as one kernel; None if it cannot be one.
+        footprint: bytes that a run of the whole region reads and writes (see ModelCost).
+        make: passes that make the kernels of the changed plan and decide their storage.
+    """
+
+    us_of: UsOf
+    device: DeviceSpec
+    footprint: int
+    make: tuple[Pass[KernelPlan], ...]
+    name: str = "row_updates"
+
+    def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
+        merged = with_row_updates(kernels.plan, kernels.buffers, self.us_of,
+                                  lambda kernel: predict_us(kernel.program, self.device, self.footprint))
+        if merged is kernels.plan:
+            return PassResult(kernels, modified=False)
+        changed = run_passes(replace(kernels, plan=merged), self.make)
+        if any(map(_rows_only, changed.buffers.copying)):  # in the new order somebody reads the old value later
+            return PassResult(kernels, modified=False)
+        return PassResult(changed, modified=True)
+
+
+def _rows_only(scatter: Node) -> bool:
+    return isinstance(scatter.attrs, ScatterAttrs) and scatter.attrs.rows_only
 
 
 def with_row_updates(plan: StitchPlan, buffers: BufferPlan, us_of: UsOf,
@@ -30,7 +67,7 @@ def with_row_updates(plan: StitchPlan, buffers: BufferPlan, us_of: UsOf,
     take less time than the two; itself if there are none. The scatters have to lie where the old values do then.
 
     Args:
-        buffers: of the plan's kernels.
+        buffers: the storage of the plan's kernels.
         us_of: microseconds of a pattern as one kernel; None if it cannot be one.
         us_in_place: those of a kernel as it is in `buffers`.
     """

@@ -12,9 +12,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from tf_stitch.compiler.compile_pattern import first_schedule
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import CompileOptions
 from tf_stitch.emit.cuda_kernel import needs_wide_indices
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
@@ -25,7 +25,7 @@ from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import nodes_of, structure
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.targets.registry import target_of

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tf_stitch.compiler.pipeline import CompileOptions
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import ReduceAttrs

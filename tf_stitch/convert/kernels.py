@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.config import StitchConfig
 from tf_stitch.convert.targets import BuildTarget
 from tf_stitch.emit.rendered import Rendered

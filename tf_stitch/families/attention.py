@@ -24,7 +24,8 @@ from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.attention import Attention, Operand, even_stride, memory_of, reads_rows
-from tf_stitch.planning.stitch_plan import Pattern, attention_of
+from tf_stitch.planning.pattern import Pattern
+from tf_stitch.planning.pattern_kind import attention_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind
 from tf_stitch.schedule.vector_width import VECTOR_BYTES

@@ -26,7 +26,7 @@ from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.short_reductions import ShortReductions
 from tf_stitch.lowering.stores import ElementStores
-from tf_stitch.planning.stitch_plan import Pattern, between
+from tf_stitch.planning.pattern import Pattern, between
 from tf_stitch.planning.stitched_matmul import StitchedMatmul, as_stitched_matmul, index_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind

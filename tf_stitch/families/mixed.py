@@ -37,7 +37,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.prefetch import RowPrefetch, Turns
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import row_outputs, split_phases, values_to_read_early, values_to_stage
 from tf_stitch.schedule.prefetch import prefetches_rows

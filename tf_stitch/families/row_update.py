@@ -15,7 +15,7 @@ from tf_stitch.ir.op_attrs import AxisAttrs, Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.row_updates import RowUpdate, with_row_updates
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 NAME = "row_update"

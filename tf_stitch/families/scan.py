@@ -21,7 +21,7 @@ from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind
 

@@ -12,7 +12,7 @@ from tf_stitch.ir.op_attrs import ConstantAttrs, PadAttrs, ReduceAttrs, WindowsA
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.index import Index
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 
 class WeightedSum(NamedTuple):

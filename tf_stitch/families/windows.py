@@ -20,7 +20,7 @@ from tf_stitch.lowering.evaluate import Evaluator, MultiIndex, aligned_index
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 
 NAME = "window_sums"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tf_stitch.compiler.pipeline import CompileOptions
+from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.shape_variants import OtherSizes
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.dynamic_dims import atom_values, related_symbols

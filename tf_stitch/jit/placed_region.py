@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_plan, compile_region, plan_and_place
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_plan, compile_region, planned_kernels
 from tf_stitch.compiler.symbolic_plans import Decisions
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import BindError
@@ -108,9 +109,9 @@ class PlacedRegion:
     @collector_paused()
     def placed_for_sizes(self, shapes: Shapes, change: Change, options: CompileOptions) -> BufferPlan:
         """As compiled_for_sizes, but kernels are not emitted."""
-        plan, buffers = plan_and_place(self._bound_for_sizes(shapes, change, options), *self.arguments(), options)
-        self._keep(plan, shapes, change, options)
-        return buffers
+        kernels = planned_kernels(self._bound_for_sizes(shapes, change, options), *self.arguments(), options)
+        self._keep(kernels.plan, shapes, change, options)
+        return kernels.buffers
 
     def sizes_and_parts(self, shapes: Shapes, change: Change) -> dict[str, int]:
         """As sizes, with those of parts that some are multiples of (see with_parts)."""

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
@@ -344,12 +345,12 @@ class RegionBuilder:
         dump = RegionDump(self._dump, stem)
         dump.graph(graph)
         with collector_paused():
-            compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
+            compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
         while refused := self._refused_kinds(place, compiled):
             without |= refused
             options = self._options(place, graph, without)
             with collector_paused():
-                compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
+                compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
         self._say_what_copies(place, compiled)
         dump.compiled(compiled, options.device)
         start = time.perf_counter()

@@ -24,9 +24,11 @@ from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
 from tf_stitch.planning.measured_fusions import MeasuredFusion, MeasuredFusions
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
+from tf_stitch.planning.pattern import Pattern
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.runtime.kernel_cache import KernelCache

@@ -9,7 +9,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConstantAttrs
 from tf_stitch.kernel_ir.nodes import Buffer, Mode
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 
 class BufferTable:

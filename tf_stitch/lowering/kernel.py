@@ -14,7 +14,7 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.early_loads import early_loads
 from tf_stitch.lowering.scopes import ScopedEmitter
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import value_schemes
 

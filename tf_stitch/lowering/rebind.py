@@ -8,7 +8,7 @@ from dataclasses import replace
 from tf_stitch.ir.graph import Node, make_node
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.kernel import LoweredKernel, title
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 
 def structure(pattern: Pattern) -> tuple[str, list[Node]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 CHOOSES = frozenset({OpKind.MAXIMUM, OpKind.MINIMUM, OpKind.SELECT, OpKind.NEG, OpKind.ABS})
 """Ops whose results are halves where their operands are."""

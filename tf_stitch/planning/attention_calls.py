@@ -15,9 +15,11 @@ from tf_stitch.planning.attention import Attention, find_attentions, memory_of, 
 from tf_stitch.planning.attention_choice import forward_apart, microseconds_now
 from tf_stitch.planning.attention_operands import with_bare_operands
 from tf_stitch.planning.find_attention_gradients import find_trained
+from tf_stitch.planning.free_nodes import free_nodes, live_out
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import PatternTimes
+from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.planning.plain_attention import plain_attention, plain_training
-from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, live_out, make_pattern
 
 ARCHITECTURES = ("90",)
 """Of devices that a library's calls were timed on: an H200, and an H100, which has the same processors."""

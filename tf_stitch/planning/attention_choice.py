@@ -1,6 +1,6 @@
 """Which attentions of a region become a kernel each, and which gradients of them. It is asked when a region is planned,
-and before that where their matmuls could become sums (compiler/skinny_matmuls.py) and where gradients need copies of
-what they compute again (transforms/private_copies.py)."""
+and before that where their matmuls could become sums (transforms/lower_gemv_to_reduction.py) and where gradients need
+copies of what they compute again (transforms/private_copies.py)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.planning.attention import Attention, find_attentions
 from tf_stitch.planning.attention_gradient import TrainedAttention
 from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
+from tf_stitch.planning.free_nodes import free_nodes, live_out
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import (
-    AttentionKernel,
-    free_nodes,
-    is_large_matmul,
-    live_out,
-    make_pattern,
-)
+from tf_stitch.planning.pattern import make_pattern
+from tf_stitch.planning.pattern_kind import AttentionKernel
 
 MISSED = 1.2
 """The three kernels of training took 0.64 to 1.38 times what is predicted for them at six shapes, on an H200

@@ -26,7 +26,7 @@ from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit, resid
 from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
 """The interface of both evaluations (this one and `measured_cost`): microseconds of a pattern as one kernel; None if

@@ -16,7 +16,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.levels import Levels
 from tf_stitch.libraries.call import Library
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.stitch_plan import needs_library
+from tf_stitch.planning.matmul_sizes import needs_library
 
 WINDOW = 160
 """Most nodes of a part; the shortest window is half of it."""

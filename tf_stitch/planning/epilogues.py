@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tf_stitch.ir.graph import Node
 from tf_stitch.libraries.call import FusedNodes
 from tf_stitch.libraries.registry import library_of
+from tf_stitch.planning.matmul_sizes import needs_library
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import make_pattern, needs_library
+from tf_stitch.planning.pattern import make_pattern
 
 LEAST_GAIN_US = 0.2
 """Predicted gains below this are noise: the kernel stays as it was planned."""

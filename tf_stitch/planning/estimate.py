@@ -17,8 +17,8 @@ from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.cost_model import SATURATING_THREADS
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.repeated_work import repetitions
-from tf_stitch.planning.stitch_plan import Pattern
 
 CYCLES_PER_NS = 3.0
 """Of a CPU, about; only where an estimate asks whether a kernel is inlined."""

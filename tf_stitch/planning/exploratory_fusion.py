@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.matmul_sizes import is_small_matmul
 from tf_stitch.planning.part import Part, bits, mask_of
-from tf_stitch.planning.stitch_plan import is_small_matmul
 
 
 @dataclass(frozen=True)

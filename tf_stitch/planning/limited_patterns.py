@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.planning.dependence import dependencies, order_groups, update_edges
-from tf_stitch.planning.stitch_plan import (
-    Pattern,
-    StitchPlan,
-    attention_of,
-    free_nodes,
-    live_out,
-    make_pattern,
-    plannable,
-)
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import Pattern, make_pattern
+from tf_stitch.planning.pattern_kind import attention_of
+from tf_stitch.planning.stitch_plan import StitchPlan
 
 
 def fused(pattern: Pattern) -> bool:

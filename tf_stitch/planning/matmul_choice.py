@@ -10,8 +10,9 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
 from tf_stitch.planning.group_order import GroupOrder, Positions
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import Pattern, between, is_large_matmul, make_pattern
+from tf_stitch.planning.pattern import Pattern, between, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 LEAST_GAIN_US, NEARLY_US = 0.5, 0.1
@@ -29,7 +30,7 @@ compiled for each step. The second: of a kernel that calls may take from once mo
 class Stitching(Enum):
     """Which matmuls of a library become kernels of ours: none; those of half types that are predicted to be faster;
     every one that can, with as much as can be, for tests and measurements. Those that were given to kernels before
-    (compiler/skinny_matmuls.py) get what is around them in any case."""
+    (transforms/matmuls_to_kernels.py) get what is around them in any case."""
 
     NONE = "library"
     PREDICTED = "predicted"

@@ -18,7 +18,8 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning.cost_model import TimeOf
 from tf_stitch.planning.device_records import DeviceRecords
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, make_pattern
+from tf_stitch.planning.pattern import Pattern, make_pattern
+from tf_stitch.planning.stitch_plan import StitchPlan
 
 VERSION = 1
 """Of the keys: measurements of kernels that are generated differently now are of no use."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from tf_stitch.ir.graph import Node
 from tf_stitch.libraries.call import Library
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 TIE_US = 0.5
 """Predicted times that differ by less are the same: then the plan of fewer kernels is better."""

@@ -9,15 +9,11 @@ from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.dependence import dependencies, order_groups, update_edges
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
+from tf_stitch.planning.pattern import make_pattern
+from tf_stitch.planning.pattern_kind import attention_of
 from tf_stitch.planning.solver_report import SolverReport
-from tf_stitch.planning.stitch_plan import (
-    StitchPlan,
-    attention_of,
-    free_nodes,
-    live_out,
-    make_pattern,
-    plannable,
-)
+from tf_stitch.planning.stitch_plan import StitchPlan
 
 Groups: TypeAlias = Sequence[Sequence[int]]
 

@@ -21,20 +21,16 @@ from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.decomposition import decompose, inner_edges
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
 from tf_stitch.planning.epilogues import Epilogues
+from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.matmul_choice import MatmulChoice, Stitching
+from tf_stitch.planning.matmul_sizes import needs_library
 from tf_stitch.planning.merging import MergeOptions
 from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits, mask_of
+from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.planning.selection import Choice, Selection
 from tf_stitch.planning.solver_report import SolverReport
-from tf_stitch.planning.stitch_plan import (
-    StitchPlan,
-    free_nodes,
-    live_out,
-    make_pattern,
-    needs_library,
-    plannable,
-)
+from tf_stitch.planning.stitch_plan import StitchPlan
 
 FEW = 100
 """Candidates of a part that are all timed at once."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 _MOVED = (OpKind.SLICE, OpKind.PAD, OpKind.CONCAT, OpKind.TRANSPOSE)
 MOST_PLACES = 256

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import COLLECTED, Category, OpKind
 from tf_stitch.ir.reductions import keeps_last_axis
+from tf_stitch.planning.matmul_sizes import is_large_matmul
 from tf_stitch.planning.part import Part, bits, mask_of
-from tf_stitch.planning.stitch_plan import is_large_matmul
 
 
 def is_matmul(node: Node) -> bool:

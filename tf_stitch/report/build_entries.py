@@ -17,7 +17,8 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.estimate import call_us
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.planning.pattern import Pattern
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import BuildEntry, EdgeEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.report.transposes import transposes_beside_convolutions
 from tf_stitch.report.without_kernel import without_kernel

@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tf_stitch.atomic_file import write_atomically
+from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.text_format import format_graph
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.libraries.call import Library
 from tf_stitch.messages import say
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
+from tf_stitch.planning.pattern_kind import kind_of
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import NodeEntry
 from tf_stitch.schedule.composition import compositions
 from tf_stitch.shared_folder import opened
@@ -71,7 +74,7 @@ class RegionDump:
 
     def __init__(self, dump: Dump, stem: str) -> None:
         self._dump, self._stem = dump, stem
-        self._passes = itertools.count(1)
+        self._passes, self._plan_passes = itertools.count(1), itertools.count(1)
 
     def graph(self, graph: TensorGraph) -> None:
         """The graph before the first pass."""
@@ -81,6 +84,16 @@ class RegionDump:
     def instrument(self) -> Instrument[TensorGraph] | None:
         """Writes the graph after every pass that changed it."""
         return Instrument(after=(self._after,)) if self._dump.wanted else None
+
+    def plan_instrument(self) -> Instrument[KernelPlan] | None:
+        """Writes the patterns after every plan pass that changed the plan."""
+        return Instrument(after=(self._after_plan_pass,)) if self._dump.wanted else None
+
+    def _after_plan_pass(self, name: str, kernels: KernelPlan) -> None:
+        work = "".join(f"work {i}: {', '.join(_argument(node, mode) for node, mode in one.arguments)}\n"
+                       for i, one in enumerate(kernels.work))
+        self._dump.write(f"{self._stem}.plan.{next(self._plan_passes)}_{name}.txt",
+                         _plan_text(kernels.plan, kernels.plan.libraries) + work)
 
     def _after(self, name: str, graph: TensorGraph) -> None:
         self._dump.write(f"{self._stem}.graph.{next(self._passes)}_{name}.txt", format_graph(graph))
@@ -102,11 +115,16 @@ class RegionDump:
         self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
 
 
+def _argument(node: Node, mode: Mode) -> str:
+    """What a kernel or a call reads or writes."""
+    return f"{mode.value} {node.kind.value} {node.type} ({node.loc})"
+
+
 def _plan_text(plan: StitchPlan, libraries: Sequence[Library]) -> str:
     """The solver's result, and every pattern by the nodes it computes."""
     lines = [str(plan.solver)]
     for i, pattern in enumerate(plan.patterns):
-        what = "a library call of " if is_library_call(pattern, libraries) else ""
+        what = "a library call of " if isinstance(kind_of(pattern, libraries), Library) else ""
         lines.append(f"pattern {i}: {what}{len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
         outputs = set(pattern.outputs)
         lines += [f"  {'out ' if node in outputs else ''}{node.kind.value} {node.type}  // {node.loc}"

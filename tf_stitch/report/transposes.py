@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import Node, users_of, view_of
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 _MOVEMENT = (Category.MOVEMENT, Category.SOURCE)
 

@@ -44,6 +44,7 @@ class BufferPlan:
         updated: (output, input): the output's memory holds the input's value before all kernels, and is updated.
         writer: the kernel that writes a node.
         readers: the kernels that have a variable among their arguments, ascending.
+        copied: what is copied after all kernels, and to where; `copies` says from where once values are placed.
         reused: values of the arena that are written over another that nobody reads later, and that other.
         arena: bytes of each segment.
         live_bytes: what the arena's values take at one time, at most.
@@ -56,6 +57,7 @@ class BufferPlan:
     place: dict[Node, BufferRef] = field(default_factory=dict)
     state: list[tuple[int, StateMode]] = field(default_factory=list)
     updated: list[tuple[int, int]] = field(default_factory=list)
+    copied: list[tuple[BufferRef, Node]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)  # after all kernels
     rounds: list[int] = field(default_factory=list)
     reused: dict[Node, Node] = field(default_factory=dict)
@@ -87,7 +89,14 @@ class BufferPlan:
     def copying(self) -> list[Node]:
         """Scatters that were to lie where what was there before does, and copy it: somebody reads that later."""
         return [node for node in self.writer if isinstance(node.attrs, ScatterAttrs) and node.attrs.in_place
-                and self.place[node] != self.argument(node.operands[0], k.Mode.READ)]
+                and self._memory(node) != self._memory(node.operands[0])]
+
+    def _memory(self, node: Node) -> BufferRef | Node:
+        """The place of a value outside of the arena; in it, the first value that lies where it does."""
+        while node in self.reused:
+            node = self.reused[node]
+        outside = node in self.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE)
+        return self.argument(node, k.Mode.READ) if outside else node
 
     @property
     def updating(self) -> frozenset[Node]:
@@ -103,19 +112,23 @@ class BufferPlan:
 
 def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str, ...],
                  variables: tuple[str, ...], packed: bool = False) -> BufferPlan:
-    """A place for every value that a kernel writes, and copies for outputs that no kernel writes itself.
+    """As decide_storage and place_values."""
+    return place_values(decide_storage(graph, kernels, inputs, variables, packed))
+
+
+def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str, ...],
+                   variables: tuple[str, ...], packed: bool) -> BufferPlan:
+    """Which values lie in outputs, in variables, and over an operand; what is copied in the end, since no kernel writes
+    it there; and which kernels run at the same time. Nothing has a place in the arena yet.
 
     Args:
         kernels: in an order in which they can run.
         packed: kernels that do not depend on each other run at the same time, else one after the other.
         inputs, variables: keys and handles in the op's order.
-
-    Raises:
-        ScheduleError: a kernel that writes rows alone of a tensor which cannot lie where it did before.
     """
     plan = BufferPlan(list(kernels), inputs, variables)
     output_number = 0
-    copies: list[tuple[BufferRef, Node]] = []
+    copies = plan.copied
     live_out = [node for _, node in graph.outputs]
     for _, node in graph.outputs:
         if node.kind is not OpKind.ASSIGN:
@@ -131,11 +144,25 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     touches = [_touches(plan, kernel) for kernel in kernels]
     plan.rounds = plan_rounds(touches) if packed else list(range(len(kernels)))
     _reuse_operands(plan, {node for _, node in copies})
-    _plan_arena(plan, [node for _, node in copies])
-    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
-    for node in plan.copying:
+    return plan
+
+
+def place_values(decided: BufferPlan) -> BufferPlan:
+    """A place for every value, those in the arena by lifetimes.
+
+    Args:
+        decided: by decide_storage.
+
+    Raises:
+        ScheduleError: a kernel that writes rows alone of a tensor which cannot lie where it did before.
+    """
+    for node in decided.copying:
         if isinstance(node.attrs, ScatterAttrs) and node.attrs.rows_only:
             raise ScheduleError("rows alone of a tensor that lies elsewhere", node.loc)
+    plan = replace(decided, place=dict(decided.place))
+    _plan_arena(plan, [node for _, node in plan.copied])
+    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes))
+                   for target, node in plan.copied]
     return plan
 
 

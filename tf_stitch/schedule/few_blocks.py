@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.symbolic_dims import SymbolicDim
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 FEW_BLOCKS, MOST_STEPS = 2, 16
 """Of a processor; of one that has so few, a thread loads in up to so many iterations together."""

@@ -8,7 +8,7 @@ from enum import Enum
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.kernel_ir.matmul import MatmulShape, MatmulTiling
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 COOPERATIVE = "groups"
 """In the place of a family, where kernels of several are fused in one cooperative launch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 
 def op_labels(pattern: Pattern) -> dict[Node, str]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 MOST_BESIDE = 4
 """Reductions of a row side by side in an output, which one thread stores. Assumed."""

@@ -8,7 +8,7 @@ from enum import Enum
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.phases import reduction_depths
 
 

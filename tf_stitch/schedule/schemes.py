@@ -9,7 +9,7 @@ import networkx as nx
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 
 

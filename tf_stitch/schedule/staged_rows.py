@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged
 from tf_stitch.schedule.phases import (
     Phase,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_stitch.ir.symbolic_dims import divides, surely_less
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 VECTOR_BYTES = 16
 

@@ -19,7 +19,8 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
-from tf_stitch.targets.target import Emission, PassOptions, Target
+from tf_stitch.targets.target import Emission, Target
+from tf_stitch.transforms.context import PassContext
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
@@ -30,12 +31,12 @@ _SPLITTING = Splitting(shortest=16384, column_tile=512, pad=False)
 """The test of the rim would cost the vector loop."""
 
 
-def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
+def _passes(context: PassContext) -> tuple[Pass[TensorGraph], ...]:
     """Passes over matmuls are not here: on a CPU none was timed."""
     return (
         *SIMPLIFYING,
-        DepthwiseToSums(options.sum_depthwise, in_rows=lambda node: False),
-        _SPLITTING.two_stages(device, options.reuse),
+        DepthwiseToSums.where_faster(context),
+        _SPLITTING.two_stages(context.device, context.reuse),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
     )

@@ -18,15 +18,16 @@ from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.float8 import FLOAT8
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
-from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large
+from tf_stitch.planning.matmul_sizes import SMALL_MATMUL, is_large
 from tf_stitch.runtime.device_run import time_apart_on_device, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
-from tf_stitch.targets.target import LARGE, Emission, PassOptions, Target
+from tf_stitch.targets.target import LARGE, Emission, Target
 from tf_stitch.transforms.attentions_to_calls import AttentionsToCalls
 from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
+from tf_stitch.transforms.context import PassContext
 from tf_stitch.transforms.convolutions_to_matmuls import ConvolutionsToMatmuls
 from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
@@ -61,7 +62,8 @@ _DILATED_AXES = 2
 Along one axis alone what is saved is lost to slower kernels."""
 
 
-def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
+def _passes(context: PassContext) -> tuple[Pass[TensorGraph], ...]:
+    device = context.device
     return (
         *SIMPLIFYING,
         WholeDilatedConvolutions(_DILATED, _DILATED_AXES),  # after channels are last, before depthwise ones are sums
@@ -69,26 +71,26 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         PadsIntoConvolutions(),  # what was in between is gone
         ConvolutionsToMatmuls(),  # before matmuls are fused
         FoldImageAxes(),  # before depthwise ones are sums
-        DepthwiseToSums(options.sum_depthwise, options.windows_in_rows),  # before sums are split
-        ScalesIntoFilters(options.to_move),  # after convolutions became matmuls
+        DepthwiseToSums.where_faster(context),  # before sums are split
+        ScalesIntoFilters.where_faster(context),  # after convolutions became matmuls
         TransposedResults(),
         FoldBatchIntoK(),  # before sums of columns are split
         FuseSummedMatmuls(),
-        _SPLITTING.two_stages(device, options.reuse),
+        _SPLITTING.two_stages(device, context.reuse),
         BatchRowMatmuls(SMALL_MATMUL),  # before sums are made of them, one for each step
-        LowerGemvToReduction(options.to_sum),  # after splitting: threads share the terms
+        LowerGemvToReduction.where_faster(context),  # after splitting: threads share the terms
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
-        MatmulsToFloat8(options.of_float8),  # before others put their operands together
+        MatmulsToFloat8.where_faster(context),  # before others put their operands together
         EliminateCommonSubexpressions(),  # scales, and transposes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         _SPLIT_TERMS,  # after matmuls were put together
-        AttentionsToCalls(options.to_call),
+        AttentionsToCalls.where_faster(context),
         SimplifyMovement(),  # heads that layers exchange with rows
-        PrivateCopies(options.for_gradients),  # from here on no equal nodes become one
-        PadMatmuls(options.to_pad),  # after all that looks for matmuls and what is around them
-        MatmulsToKernels(options.to_kernel),
+        PrivateCopies.where_faster(context),  # from here on no equal nodes become one
+        PadMatmuls.where_faster(context),  # after all that looks for matmuls and what is around them
+        MatmulsToKernels.where_faster(context),
         WidenRows(),
         Recompute(is_large),
         CopyOutputs(),  # each would be a copy in the queue

@@ -10,51 +10,18 @@ from pathlib import Path
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered, parts_of
 from tf_stitch.families.family import KernelFamily
-from tf_stitch.ir.copies import Copies
-from tf_stitch.ir.fused_attentions import FusedAttention
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import Library
 from tf_stitch.pass_manager import Pass
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.timed_kernel import TimedKernel
-from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.passes import Splitting
-from tf_stitch.transforms.scales_into_filters import ScaledResult
+from tf_stitch.transforms.context import PassContext
 
 LARGE = 1 << 28
 """Bytes that no cache holds, as the matrices of a model when their turn comes again."""
-
-
-@dataclass(frozen=True)
-class PassOptions:
-    """What passes need of the compiler.
-
-    Attributes:
-        to_sum: matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
-        sum_depthwise: whether a static depthwise convolution, or a gradient of one, takes kernels less time than a
-            library.
-        windows_in_rows: whether a GPU's kernel sums columns of whole rows of windows for one, and keeps no neighbouring
-            windows in registers.
-        to_kernel: matmuls of a graph that a kernel of ours multiplies in less time than a library.
-        to_pad: matmuls of a graph that a library is faster with on zeros added to their rows.
-        of_float8: matmuls of a graph that a library is faster with on the float8 that their operands come from.
-        for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
-        to_call: attentions of a graph that a library computes, with their gradients.
-        to_move: scales of a graph's results that go into filters.
-    """
-
-    reuse: Reuse
-    to_sum: Callable[[TensorGraph], set[Node]]
-    sum_depthwise: Callable[[Node], bool]
-    windows_in_rows: Callable[[Node], bool]
-    to_kernel: Callable[[TensorGraph], set[Node]]
-    to_pad: Callable[[TensorGraph], set[Node]]
-    for_gradients: Callable[[TensorGraph], Sequence[Copies]]
-    to_call: Callable[[TensorGraph], Sequence[FusedAttention]]
-    of_float8: Callable[[TensorGraph], Collection[Node]]
-    to_move: Callable[[TensorGraph], Collection[ScaledResult]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +71,7 @@ class Target:
     splitting: Splitting
     families: tuple[KernelFamily, ...]
     libraries: tuple[Library, ...]
-    passes: Callable[[DeviceSpec, PassOptions], tuple[Pass[TensorGraph], ...]]
+    passes: Callable[[PassContext], tuple[Pass[TensorGraph], ...]]
     emission: Emission
     build: Callable[[str, str, KernelCache], Path]
     resources: Callable[[Path], Mapping[str, KernelResources]]

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tf_stitch.ir.fused_attentions import FusedAttention, FusedTraining, Matrices
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of, with_operands
 from tf_stitch.ir.op_attrs import AttentionAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.planning.attention_calls import attentions_to_call
+from tf_stitch.transforms.context import PassContext
 
 _ROWS_OUTSIDE = (0, 2, 1, 3)
 """Axes of [batch, heads, rows, columns] as [batch, rows, heads, columns]."""
@@ -27,6 +30,11 @@ class AttentionsToCalls:
 
     chosen: Callable[[TensorGraph], Sequence[FusedAttention]]
     name: str = "attentions_to_calls"
+
+    @classmethod
+    def where_faster(cls, context: PassContext) -> AttentionsToCalls:
+        """Replaces the attentions that a library computes faster."""
+        return cls(partial(attentions_to_call, device=context.device, times=context.times))
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         chosen = self.chosen(graph)

@@ -21,7 +21,7 @@ def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None
     """`nodes` with every matmul among them inlined, and their users rebuilt.
 
     Args:
-        nodes: static nodes, operands first; every matmul is small (planning.stitch_plan.is_small_matmul).
+        nodes: static nodes, operands first; every matmul is small (planning.matmul_sizes.is_small_matmul).
         expanded: of earlier calls, to which this one adds: sets of nodes that overlap share what they are rebuilt as.
 
     Returns:

@@ -6,13 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, collect
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.planning.attention_choice import matmuls_of_attentions
+from tf_stitch.planning.matmul_sizes import SMALL_MATMUL, is_large_matmul
+from tf_stitch.planning.part import PatternTimes
+from tf_stitch.planning.pattern import Pattern, alone
+from tf_stitch.transforms.context import PassContext
 from tf_stitch.transforms.rewriter import replace_chosen
 
 MOST_ROWS = 16
@@ -29,6 +35,11 @@ class LowerGemvToReduction:
 
     chosen: Callable[[TensorGraph], Collection[Node]]
     name: str = "lower_gemv_to_reduction"
+
+    @classmethod
+    def where_faster(cls, context: PassContext) -> LowerGemvToReduction:
+        """Lowers the matmuls that a kernel sums faster than a library multiplies."""
+        return cls(partial(matmuls_to_sum, times=context.times))
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return replace_chosen(graph, self.chosen(graph), _written)
@@ -77,3 +88,67 @@ def _summed(matmul: Node, skinny: Node, lies_down: bool, matrix: Node, rows: boo
     wide = b.mul(b.cast(x, dtype.compute), b.cast(y, dtype.compute))
     total = b.sum(wide, [wide.type.rank - (1 if rows else 2)])
     return b.reshape(b.cast(total, dtype), matmul.type.shape)
+
+
+def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
+    """Those matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
+
+    Planning can inline matmuls of few terms, or of one column, by itself. Matmuls of an attention stay where one
+    kernel beats their sums and the softmax between them.
+    """
+    found = {node for node in graph.nodes() if _is_candidate(node) and _is_faster(node, times)}
+    return found and found - matmuls_of_attentions(graph, TimesWithSums(times))
+
+
+def _is_candidate(node: Node) -> bool:
+    if not isinstance(node.attrs, DotAttrs) or not node.type.is_static or not node.type.numel:
+        return False
+    terms = terms_of(node)
+    if not isinstance(terms, SymbolicDim) and terms <= SMALL_MATMUL:
+        return False
+    return not node.type.dims[-2] > MOST_ROWS or is_large_matmul(node)
+
+
+def _is_faster(matmul: Node, times: PatternTimes) -> bool:
+    """As a sum. One row of a size that changes is one in any case: what is faster must not depend on a number, or two
+    lengths would have different kernels."""
+    if changes(matmul):
+        return as_sum(matmul) is not None
+    summed = _sum_us(matmul, times)
+    if summed is None:
+        return False
+    called = times.exact(alone(matmul))
+    return called is None or summed < called
+
+
+def _sum_us(matmul: Node, times: PatternTimes) -> float | None:
+    """Microseconds of a matmul as a sum; None if it cannot be one."""
+    written = as_sum(matmul)
+    if written is None:
+        return None
+    nodes: dict[Node, None] = {}
+    collect(written, set(matmul.operands), nodes)
+    return times.exact(Pattern(tuple(nodes), (written,), frozenset()))
+
+
+@dataclass(frozen=True)
+class TimesWithSums:
+    """Times where a matmul alone is a sum if that is faster."""
+
+    times: PatternTimes
+
+    @property
+    def least_us(self) -> float:
+        """Of a launch, without sums or with them."""
+        return self.times.least_us
+
+    def estimate(self, pattern: Pattern) -> float | None:
+        """Without sums."""
+        return self.times.estimate(pattern)
+
+    def exact(self, pattern: Pattern) -> float | None:
+        """Microseconds; None if it cannot be one kernel, call or sum."""
+        known = self.times.exact(pattern)
+        is_matmul = len(pattern.nodes) == 1 and isinstance(pattern.nodes[0].attrs, DotAttrs)
+        summed = _sum_us(pattern.nodes[0], self.times) if is_matmul else None
+        return summed if known is None or (summed is not None and summed < known) else known

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.planning.attention_choice import attention_copies
+from tf_stitch.transforms.context import PassContext
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,11 @@ class PrivateCopies:
 
     chosen: Callable[[TensorGraph], Sequence[Copies]]
     name: str = "private_copies"
+
+    @classmethod
+    def where_faster(cls, context: PassContext) -> PrivateCopies:
+        """Makes the copies with which gradients of attentions become kernels that take less time."""
+        return cls(partial(attention_copies, times=context.times))
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         chosen = self.chosen(graph)

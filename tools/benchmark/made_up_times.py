@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 
 class MadeUpTimes:

@@ -12,7 +12,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.planning.stitch_plan import free_nodes, make_pattern, plannable
+from tf_stitch.planning.free_nodes import free_nodes, plannable
+from tf_stitch.planning.pattern import make_pattern
 
 B = Builder()
 F32, F64, I32, I64 = DType.F32, DType.F64, DType.I32, DType.I64

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec

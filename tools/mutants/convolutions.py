@@ -6,7 +6,7 @@ from tools.mutants.mutant import Mutant
 
 FUSED = "tests/ir/test_fused_convolutions.py"
 SCALED = "tests/transforms/test_scales_into_filters.py"
-CHOICE = "tests/compiler/test_scaled_filters.py"
+CHOICE = "tests/transforms/choices/test_scales_into_filters.py"
 NATIVE = "tests/native/test_cudnn.py"
 
 MUTANTS = (
@@ -60,11 +60,11 @@ MUTANTS = (
            "while value not in wanted and len(users[value]) == 1:",
            "while len(users[value]) >= 1:",
            (SCALED,)),
-    Mutant("filters are scaled for a kernel that stays", "tf_stitch/compiler/scaled_filters.py",
+    Mutant("filters are scaled for a kernel that stays", "tf_stitch/transforms/scales_into_filters.py",
            "    if not _is_read_by_calls(behind[-1], users, wanted):\n        return False\n",
            "",
            (CHOICE,)),
-    Mutant("filters are scaled at any cost", "tf_stitch/compiler/scaled_filters.py",
+    Mutant("filters are scaled at any cost", "tf_stitch/transforms/scales_into_filters.py",
            "return kernel is not None and _filters_us(scaled.root, times) + WORTH_US < kernel",
            "return kernel is not None",
            (CHOICE,)),

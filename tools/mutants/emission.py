@@ -294,7 +294,7 @@ MUTANTS = (
            "if not same or (gradient.zeroed and not weights.masked):",
            "if not same:",
            ("tests/planning/test_plain_attention.py",)),
-    Mutant("a call of attention computes what its operands are made by", "tf_stitch/planning/stitch_plan.py",
+    Mutant("a call of attention computes what its operands are made by", "tf_stitch/planning/free_nodes.py",
            "    inside = {node for attention in kernels for node in attention.nodes}\n",
            "    inside = {node for attention in attentions for node in attention.nodes}\n",
            ("tests/libraries/test_attention.py",)),

@@ -93,7 +93,7 @@ MUTANTS = (
            "if node in wanted or not users[node] or len(inside) > 2 * MOST_NODES:",
            "if len(inside) > 2 * MOST_NODES:",
            ("tests/planning/test_attention_gradient.py",)),
-    Mutant("a mask that only attentions read has a kernel", "tf_stitch/planning/stitch_plan.py",
+    Mutant("a mask that only attentions read has a kernel", "tf_stitch/planning/free_nodes.py",
            "    return views | reshaped | set(_cheap_elements(nodes, inside, users))\n",
            "    return views | reshaped\n",
            ("tests/planning/test_attention_gradient.py",)),

@@ -19,8 +19,8 @@ from tests.differential.runner import (
 )
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, run_on_cpu
 from tests.support.whole_patterns import whole
-from tf_stitch.compiler import skinny_matmuls
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.column.propose import MOST_REPEATED, propose_column
@@ -28,6 +28,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.transforms import lower_gemv_to_reduction
 from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 
 B, F32 = p.B, DType.F32
@@ -35,7 +36,7 @@ B, F32 = p.B, DType.F32
 
 @pytest.fixture(autouse=True)
 def sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skinny_matmuls, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
+    monkeypatch.setattr(lower_gemv_to_reduction, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
 
 
 def projected(normal: Node, columns: int, name: str = "w") -> Node:

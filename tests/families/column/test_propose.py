@@ -17,7 +17,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import statements
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 
 B, F32, K = p.B, DType.F32, OpKind
 

@@ -22,7 +22,8 @@ from tests.differential.runner import (
     run_kernel_ir,
 )
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.tilings import template_of
 from tf_stitch.config import ForcedTemplate

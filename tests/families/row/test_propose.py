@@ -15,7 +15,7 @@ from tf_stitch.families.row import propose
 from tf_stitch.families.row.propose import propose_row
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 from tf_stitch.schedule.phases import Phase, split_phases
 

@@ -14,7 +14,7 @@ from tf_stitch.kernel_ir.index import Var, constant, delinearize, var
 from tf_stitch.lowering.evaluate import Evaluator
 from tf_stitch.lowering.reduce import accumulator
 from tf_stitch.lowering.scopes import ScopedEmitter
-from tf_stitch.planning.stitch_plan import between
+from tf_stitch.planning.pattern import between
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 UNROLLED = 16

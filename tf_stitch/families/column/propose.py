@@ -10,7 +10,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import ARG_KINDS, keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.few_blocks import FEW_BLOCKS, MOST_STEPS, MOST_TOGETHER, few_blocks, loads_together
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width

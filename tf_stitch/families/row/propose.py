@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import ARG_KINDS
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.few_blocks import few_blocks, loads_together
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping

@@ -7,8 +7,6 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
-from tf_stitch.compiler import aligned_matmuls
-from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
@@ -16,6 +14,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.targets.target import LARGE
+from tf_stitch.transforms import pad_matmuls
+from tf_stitch.transforms.pad_matmuls import matmuls_to_pad
 
 B, BF16 = Builder(), DType.BF16
 WORDS = 50257
@@ -55,7 +55,7 @@ def loss(words: int) -> TensorGraph:
 @pytest.mark.parametrize("words", [45, 46, 52, 300])
 @pytest.mark.parametrize("order", [Order.BEHIND, Order.AHEAD])
 def test_kernels_give_what_their_nodes_give(words: int, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligned_matmuls, "_gains", lambda *_: True)
+    monkeypatch.setattr(pad_matmuls, "_gains", lambda *_: True)
     graph = loss(words)
     built, values = compiled(graph, H200), random_values(graph)
     assert all(side % 8 == 0 for node in built.plan.graph.nodes() if node.kind is OpKind.DOT

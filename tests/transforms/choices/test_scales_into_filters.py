@@ -8,7 +8,6 @@ import pytest
 
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.scaled_filters import scales_to_move
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -17,6 +16,7 @@ from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.targets.target import LARGE
 from tf_stitch.transforms.convolutions_to_matmuls import ConvolutionsToMatmuls
+from tf_stitch.transforms.scales_into_filters import scales_to_move
 
 B, F32 = Builder(), DType.F32
 FUSING = replace(H200, convolution_epilogues=True)

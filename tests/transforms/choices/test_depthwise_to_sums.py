@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from tests.differential.runner import region
-from tf_stitch.compiler.depthwise_convolutions import faster_as_sum
 from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
@@ -19,6 +18,7 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.targets.cuda import CUDA_TARGET
+from tf_stitch.transforms.depthwise_to_sums import faster_as_sum
 
 B, BF16, F32 = Builder(), DType.BF16, DType.F32
 KINDS = (OpKind.CONVOLUTION, OpKind.CONVOLUTION_INPUT_GRAD, OpKind.CONVOLUTION_FILTER_GRAD)

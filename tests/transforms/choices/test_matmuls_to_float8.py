@@ -6,20 +6,24 @@ import pytest
 
 from tests.differential.runner import compiled, region
 from tests.transforms.test_matmuls_to_float8 import dequantised
-from tf_stitch.compiler.float8_matmuls import matmuls_of_float8
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
+from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.target import LARGE
+from tf_stitch.transforms.context import PassContext
+from tf_stitch.transforms.matmuls_to_float8 import matmuls_of_float8
 
 B = Builder()
 OLDER = gpu_spec(H200.profile, "80")
 
 
 def chosen(*outputs: Node, device: DeviceSpec = H200, aligned: bool = True) -> set[Node]:
-    return matmuls_of_float8(region("g", list(outputs)), device, aligned, PatternCompiler(device, aligned, LARGE))
+    times = PatternCompiler(device, aligned, LARGE)
+    context = PassContext(device, times, times.libraries, Reuse.MERGED, aligned)
+    return matmuls_of_float8(region("g", list(outputs)), context)
 
 
 def matmul(m: int = 4096, k: int = 4096, n: int = 4096, by_terms: bool = True, name: str = "x") -> Node:
@@ -47,7 +51,7 @@ def test_only_where_there_are_tensor_cores_for_it_and_memory_is_aligned() -> Non
     assert not chosen(dot, device=OLDER)
     assert not chosen(dot, aligned=False)
     assert chosen(dot, device=gpu_spec(H200.profile, "89")) == {dot}
-    assert not matmuls_of_float8(region("g", [dot]), CPU, True, PatternCompiler(CPU, True, LARGE))
+    assert not chosen(dot, device=CPU)
 
 
 def test_what_others_read_as_halves_costs_a_float8_beside_it() -> None:
