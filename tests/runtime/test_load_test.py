@@ -58,3 +58,13 @@ def test_a_section_that_is_not_whole(library: Path) -> None:
     whole[sections + 64 + 4:sections + 64 + 8] = bytes(4)  # the type of the first
     with pytest.raises(BuildInterruptedError, match="no whole ELF file"):
         check_elf(bytes(whole), "gcc")
+
+
+def test_code_that_is_lost_within_a_page(library: Path) -> None:
+    whole = bytearray(library.read_bytes())
+    table, count = int.from_bytes(whole[40:48], "little"), int.from_bytes(whole[60:62], "little")
+    sections = [struct.unpack_from("<IIQQQQ", whole, table + i * 64) for i in range(count)]
+    size, start = max((size, offset) for _, _, flags, _, offset, size in sections if flags & 4)
+    whole[start + size // 2:start + size // 2 + 200] = bytes(200)
+    with pytest.raises(BuildInterruptedError, match="no whole ELF file"):
+        check_elf(bytes(whole), "gcc")
