@@ -1,75 +1,55 @@
-"""Compilers end: with their time, with who waits for them, and when all are to end."""
+"""What compilers refuse, and what they lack."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.test_host_builder import assert_ends
-from tf_stitch.compiler_run import beside_the_program, end_compilers, is_beside_the_program, run_compiler
+from tf_stitch.compiler_run import beside_the_program, is_beside_the_program, refuses_the_source, run_compiler
+
+REFUSES = {
+    "undeclared": "k.c:3:5: error: 'x' undeclared (first use in this function)",
+    "no column": "/a/stitch_op.cc:7: error: no luck",
+    "not the first line": "In file included from a.cc:1:\nb.h:2:1: fatal error: too many errors emitted\nx",
+    "linker": "a.o: in function `f':\na.c:(.text+0x5): undefined reference to `g'\ncollect2: error: ld returned 1",
+    "loader": "OSError: /c/tiny.so: undefined symbol: _Z4tinyv",
+}
+LACKS = {
+    "nothing is said": "",
+    "memory": "cc1plus: out of memory allocating 65536 bytes after a total of 1 bytes",
+    "killed": "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
+    "processes": "gcc: fatal error: cannot execute 'cc1': vfork: Resource temporarily unavailable",
+    "files": "k.c:1:10: fatal error: math.h: Too many open files",
+    "a place": "k.c:9:1: fatal error: error writing to /tmp/x.s: No space left on device",
+    "quota": "/usr/bin/ld: final link failed: Disk quota exceeded",
+    "a mapping": "OSError: a.so: failed to map segment from shared object",
+    "a header that is not installed": "k.c:1:10: fatal error: math.h: No such file or directory",
+    "the folder that it ran in": "Traceback (most recent call):\n  File \"<string>\", line 1\nImportError: error: no",
+    "the compiler's own fault": "k.c:3:5: internal compiler error: Segmentation fault",
+    "a shell that cannot start it": "sh: 1: Cannot fork",
+}
 
 
-def test_what_it_says() -> None:
-    done = run_compiler(["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
-    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
+@pytest.mark.parametrize("said", REFUSES)
+def test_a_source_is_refused(said: str) -> None:
+    assert refuses_the_source(subprocess.CompletedProcess([], 1, "", REFUSES[said]))
 
 
-def test_what_is_no_utf8_is_read() -> None:
-    assert run_compiler(["sh", "-c", r"printf '\377' >&2"], 10).stderr == "\ufffd"
+@pytest.mark.parametrize("said", LACKS)
+def test_all_else_may_pass(said: str) -> None:
+    assert not refuses_the_source(subprocess.CompletedProcess([], 1, "", LACKS[said]))
 
 
-def test_no_such_program() -> None:
-    with pytest.raises(OSError, match="no-such-compiler"):
-        run_compiler(["no-such-compiler"], 10)
+def test_who_succeeds_or_is_killed_refuses_nothing() -> None:
+    for code in (0, -9):
+        assert not refuses_the_source(subprocess.CompletedProcess([], code, "", REFUSES["no column"]))
 
 
-def test_it_ends_with_its_time_and_so_do_its_children(tmp_path: Path) -> None:
-    start = time.monotonic()
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_compiler(["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/child; wait"], 1)
-    assert time.monotonic() - start < 10
-    assert_ends(int((tmp_path / "child").read_text()))
-
-
-def test_what_leaves_its_session_is_not_waited_for() -> None:
-    """It holds the pipes open."""
-    start = time.monotonic()
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_compiler(["sh", "-c", f"{sys.executable} -c 'import os, time; os.setsid(); time.sleep(20)' & wait"], 2)
-    assert time.monotonic() - start < 10
-
-
-def test_all_end() -> None:
-    codes: list[int] = []
-    threads = [threading.Thread(target=lambda: codes.append(run_compiler(["sleep", "300"], 300).returncode))
-               for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + 20
-    while len(codes) < 3 and time.monotonic() < deadline:
-        end_compilers()
-        time.sleep(0.05)
-    assert codes == [-9] * 3
-
-
-def test_a_forked_child_does_not_end_its_parents_compilers() -> None:
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(run_compiler(["sleep", "1"], 300).returncode))
-    thread.start()
-    time.sleep(0.3)
-    child = os.fork()
-    if child == 0:
-        end_compilers()
-        os._exit(0)
-    os.waitpid(child, 0)
-    thread.join()
-    assert codes == [0]
+def test_a_compiler_speaks_english(tmp_path: Path) -> None:
+    """Also clang; what it says is told apart by its words."""
+    assert run_compiler(["sh", "-c", "echo $LC_ALL"], 10, {"LC_ALL": "de_DE.UTF-8", "PATH": "/bin"}).stdout == "C\n"
 
 
 def test_a_compiler_that_nobody_waits_for_gives_way() -> None:

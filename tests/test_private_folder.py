@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_stitch.private_folder import Access, make_private, temporary_folder
+from tf_stitch.private_folder import Access, check_own, make_private, open_lock, temporary_folder
 
 
 def test_a_new_folder(tmp_path: Path) -> None:
@@ -79,3 +79,35 @@ def test_temporary_folders_go_with_their_process() -> None:
     assert len(done.stdout.split()) == 2
     assert not any(map(os.path.exists, done.stdout.split()))
     assert temporary_folder("kernels").exists()
+
+
+def test_a_lock_is_made_and_found_and_nothing_in_it_is_changed(tmp_path: Path) -> None:
+    open_lock(tmp_path / "lock").close()
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "lock").write_text("content")
+    with open_lock(tmp_path / "lock"):
+        assert (tmp_path / "lock").read_text() == "content"
+
+
+@pytest.mark.parametrize("what", ["a link", "a link to nothing", "a second name", "a pipe", "a folder"])
+def test_a_lock_is_a_file_of_this_user_alone(tmp_path: Path, what: str) -> None:
+    (tmp_path / "file").write_text("precious")
+    lock = tmp_path / "lock"
+    {"a link": lambda: lock.symlink_to("file"), "a link to nothing": lambda: lock.symlink_to("nothing"),
+     "a second name": lambda: lock.hardlink_to(tmp_path / "file"), "a pipe": lambda: os.mkfifo(lock),
+     "a folder": lock.mkdir}[what]()
+    with pytest.raises(OSError, match="lock"):
+        open_lock(lock)
+    assert (tmp_path / "file").read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_whose_a_folder_is(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("own")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    check_own(tmp_path / "own")
+    for name in ("link", "open", "missing"):
+        with pytest.raises(OSError, match=name):
+            check_own(tmp_path / name)

@@ -23,11 +23,13 @@ _LAST_LINE = re.compile(rb"\n#sha256 ([0-9a-f]{64})\n\Z")
 _LAST_LINE_BYTES = len(b"\n#sha256 \n") + 64
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600, check: Callable[[Path], None] | None = None) -> None:
-    """Writes a file in place of what was there; several threads and processes may do so at once.
+def write_atomically(path: Path, data: bytes, mode: int = 0o600, check: Callable[[Path], None] | None = None,
+                     durable: bool = True) -> None:
+    """Writes a file in place of what was there, also of a link; several threads and processes may do so at once.
 
     Args:
         check: is called with the finished file under another name in the same folder. If it raises, nothing is kept.
+        durable: it is on the disk when this returns.
 
     Raises:
         OSError: the disk is full, or the folder cannot be written.
@@ -36,8 +38,9 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600, check: Callable
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())  # else a crash of the machine may leave the new name with no content
+            if durable:  # else a crash of the machine may leave the new name with no content
+                file.flush()
+                os.fsync(file.fileno())
         os.chmod(name, mode)
         if check is not None:
             check(Path(name))

@@ -1,20 +1,23 @@
-"""Runs compilers: each ends, with all programs that it started, when its time is over, when who waits for it is
-interrupted, and when this process asks for it."""
+"""Runs compilers, and tells what they refuse from what they lack."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
-import signal
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 
-_MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
-_lock = threading.Lock()
-_running: set[subprocess.Popen[str]] = set()
+from tf_stitch import child_process
+from tf_stitch.config import environment_with
+
+_ERROR_IN_A_SOURCE = re.compile(r"^[^\s:][^:\n]*:\d+:(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
+"""file:line:column: error: what. All other errors are about the compiler itself, or the machine."""
+_OF_THE_LINKER = re.compile("undefined (?:reference|symbol)")
+_OF_THE_SYSTEM = frozenset(os.strerror(number) for number in errno.errorcode)
 _beside = ContextVar("beside", default=False)
 _NICENESS = 10
 """Of compilers that nobody waits for."""
@@ -35,62 +38,21 @@ def is_beside_the_program() -> bool:
     return _beside.get()
 
 
-def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
-                 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, in a session of its own: what it starts is ended with it.
-
-    Args:
-        seconds: time limit.
-        environment: its variables; None: those of this process.
+def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None,
+                 folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """As child_process.run: what it says in English, so that `refuses_the_source` understands it.
 
     Raises:
         subprocess.TimeoutExpired: it did not end within `seconds`, and was killed.
         OSError: it cannot be started.
     """
-    with _lock:  # end_compilers kills it, or comes before it
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, errors="replace", env=environment, start_new_session=True)
-        _running.add(process)
-    if is_beside_the_program():
-        with contextlib.suppress(OSError):  # it has ended
-            os.setpriority(os.PRIO_PGRP, process.pid, _NICENESS)
-    try:
-        output, errors = process.communicate(timeout=seconds)
-        return subprocess.CompletedProcess(command, process.returncode, output, errors)
-    finally:
-        with _lock:
-            _running.discard(process)
-        _kill(process)
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+    english = {**(environment_with({}) if environment is None else environment), "LC_ALL": "C"}
+    return child_process.run(command, seconds, english, folder, niceness=_NICENESS if is_beside_the_program() else 0)
 
 
-def may_pass(run: subprocess.CompletedProcess[str]) -> bool:
-    """Whether a compiler failed because it, or a program that it runs, lacked something or was killed."""
-    return run.returncode < 0 or (run.returncode != 0 and _MAY_PASS.search(run.stderr) is not None)
-
-
-def end_compilers() -> None:
-    """Kills all that run; who waits for one finds it killed."""
-    with _lock:
-        for process in _running:
-            _kill(process)
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kills a program that has not been waited for, and what it started."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def _forget() -> None:
-    """A forked child has none of its parent's compilers."""
-    global _lock
-    _lock = threading.Lock()
-    _running.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
+def refuses_the_source(run: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a compiler, a linker or a loader failed for what it was given, so that it would again. All else may pass:
+    it was killed, or lacked memory, processes, files or a place for them; nobody knows all words for that."""
+    errors = [said[1] for said in _ERROR_IN_A_SOURCE.finditer(run.stderr)
+              if not any(said[1].endswith(text) for text in _OF_THE_SYSTEM)]
+    return run.returncode > 0 and bool(errors or _OF_THE_LINKER.search(run.stderr))

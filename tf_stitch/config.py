@@ -51,7 +51,7 @@ class StitchConfig:
     Attributes:
         enabled: rewrite graphs at all (`TF_STITCH`).
         strict: raise where tf_stitch would otherwise fall back to TensorFlow (`TF_STITCH=strict`).
-        wrap: how a region runs: "auto" (native, else py_function), "native" or "py_function".
+        wrap: how a region runs: by the native op ("auto", "native"), or in Python ("py_function").
         scope: what a region may hold; "ops" is memory-intensive ops alone.
         unroll: which loops of known length become copies of their bodies: "auto" (of graphs on GPUs), "0" or "1".
         loop_op: whether loops whose body is a region run as one op: "auto" (unless nothing builds for the host), "0" or
@@ -192,7 +192,7 @@ def _budget(text: str) -> float:
 
 
 def _folder(text: str) -> Path:
-    return Path(text).expanduser().resolve()
+    return Path(text).expanduser().absolute()
 
 
 _MODES = {"0": (False, False), "1": (True, False), "strict": (True, True)}
@@ -201,7 +201,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH": Variable("enabled", "0, 1, strict", _MODES.__getitem__,
                           "1 rewrites every traced graph; strict raises instead of falling back"),
     "TF_STITCH_WRAP": Variable("wrap", *_choice("auto", "native", "py_function"),
-                               "how a region runs: the C++ op, or Python (slow; nodes on GPUs are left to TensorFlow)"),
+                               "how a region runs: the C++ op (auto, too), or Python (slow; nodes on GPUs are left "
+                               "to TensorFlow)"),
     "TF_STITCH_SCOPE": Variable("scope", *_choice("auto", "ops", "region"),
                                 "what regions hold: memory-intensive ops alone, or also matmuls and the "
                                 "variables that they read; auto: region on GPUs, ops and small matmuls on CPUs"),

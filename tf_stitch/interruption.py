@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
-from tf_stitch.compiler_run import end_compilers
+from tf_stitch.child_process import end_children
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def interrupt(everything: bool = True) -> None:
     A thread that was interrupted a moment ago is left alone: what is raised while it handles the first would leave
     through the lines that keep work and what follows it apart.
     """
-    end_compilers()
+    end_children()
     with _lock:
         now = time.monotonic()
         for thread in set(_working.values()) - (set() if everything else _unhurried):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import shutil
 import stat
@@ -10,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,32 @@ def _who_else(folder: Path, writing: int) -> str:
     if status.st_uid not in (os.getuid(), 0):
         return "belongs to another user"
     return "can be written by other users" if stat.S_IMODE(status.st_mode) & writing else ""
+
+
+def check_own(folder: Path) -> None:
+    """
+    Raises:
+        PermissionError: this is no folder of this user, in which nobody else writes, but a link, or somebody else's.
+        OSError: it is not there.
+    """
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+        raise PermissionError(errno.EPERM, "is a link, or others write there", str(folder))
+
+
+def open_lock(path: Path) -> IO[bytes]:
+    """A file to lock, which is made unless it is there. It is never what a link names, and nothing in it is changed.
+
+    Raises:
+        OSError: it cannot be opened, is a link, or is no file of this user's alone.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    file = os.fdopen(handle, "r+b", buffering=0)
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_nlink > 1:
+        file.close()
+        raise PermissionError(errno.EPERM, "is no file of this user's alone", str(path))
+    return file
 
 
 @cache

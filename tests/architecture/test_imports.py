@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,10 +16,11 @@ PACKAGE = Path(__file__).parents[2] / "tf_stitch"
 
 # Part -> parts of tf_stitch it may import; every part may import itself, and what is for EVERYONE.
 # A narrower entry ("planning.stitch_plan") allows one module of a part.
-EVERYONE = {"config", "errors", "atomic_file", "private_folder", "compiler_run", "interruption", "messages", "version"}
+EVERYONE = {"config", "errors", "atomic_file", "private_folder", "shared_folder", "child_process", "compiler_run",
+            "interruption", "messages", "version"}
 ALLOWED: dict[str, set[str]] = {
     "config": {"schedule.templates"}, "errors": set(), "messages": set(), "atomic_file": set(), "private_folder": set(),
-    "compiler_run": set(), "interruption": set(), "version": set(),
+    "shared_folder": set(), "child_process": set(), "compiler_run": set(), "interruption": set(), "version": set(),
     "ir": set(),
     "device": set(),
     "pass_manager": set(),
@@ -167,3 +169,47 @@ def test_only_config_reads_the_environment(module: str) -> None:
         reads = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") and \
             isinstance(node.value, ast.Name) and node.value.id == "os"
         assert not reads, f"{module}:{getattr(node, 'lineno', 0)} reads the environment: add a field to StitchConfig"
+
+
+STARTS_PROGRAMS = ("child_process",)
+_OF_SUBPROCESS = ("TimeoutExpired", "CompletedProcess")
+"""What does not start a program."""
+_OF_OS = re.compile("system|popen|fork.*|exec[lv].*|spawn.*|posix_spawn.*")
+_IN_CPP = re.compile(r"\b(?:v?fork|exec[lv]\w*|popen|system|posix_spawnp?)\s*\(")
+
+
+def starts(tree: ast.AST) -> Iterator[int]:
+    """Lines that start a program, or get at what does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner, name = node.value.id, node.attr
+            if (owner == "subprocess" and name not in _OF_SUBPROCESS) or (owner == "os" and _OF_OS.fullmatch(name)):
+                yield node.lineno
+        elif isinstance(node, ast.Import):
+            if any(alias.name.split(".")[0] in ("multiprocessing", "pty") for alias in node.names):
+                yield node.lineno
+        elif isinstance(node, ast.ImportFrom) and (
+                (node.module or "").split(".")[0] in ("subprocess", "multiprocessing", "pty")
+                or any(alias.name == "ProcessPoolExecutor" or (node.module == "os" and _OF_OS.fullmatch(alias.name))
+                       for alias in node.names)):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_only_child_process_starts_programs(module: str) -> None:
+    lines = [] if module in STARTS_PROGRAMS else list(starts(tree_of(MODULES[module])))
+    assert not lines, (f"{module}:{lines[0]} starts a program: tf_stitch.child_process.run does so in a folder of its "
+                       "own, and ends it with this process")
+
+
+def test_no_cpp_starts_programs() -> None:
+    found = [str(path) for path in sorted(PACKAGE.rglob("*")) if path.suffix in (".cc", ".h")
+             and _IN_CPP.search(re.sub(r"//.*", "", path.read_text()))]
+    assert not found
+
+
+@pytest.mark.parametrize("line", ["subprocess.run(['x'])", "subprocess.Popen(['x'])", "os.system('x')", "os.fork()",
+                                  "os.execvp('x', [])", "from subprocess import run", "import multiprocessing as m",
+                                  "from concurrent.futures import ProcessPoolExecutor", "f = subprocess.check_output"])
+def test_each_way_to_start_a_program_is_seen(line: str) -> None:
+    assert list(starts(ast.parse(line))) == [1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_stitch.convert.saved_model import read_model
+from tf_stitch.convert.saved_model import GRAPH_FILE, parse, read_model
 from tools.benchmark.conversion_host import build_loader, one_region, run_loader
 
 SHORTER = 5
@@ -42,6 +42,15 @@ def test_results_are_the_original_s(name: str, program: Path, op_library: Path, 
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert said["runs"] > 0
     assert said["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("name", ["keras", "simple_save"])
+def test_signatures_and_their_order_are_the_original_s(name: str, models: Callable[[str], Path],
+                                                       converted: Callable[[str], Path]) -> None:
+    """Also of a model of TensorFlow 1, whose graph has no initialization before."""
+    before, after = (list(parse(folder(name) / GRAPH_FILE).meta_graphs[0].signature_def)
+                     for folder in (models, converted))
+    assert after == before
 
 
 def test_a_signature_that_is_one_region_costs_the_host_little(program: Path, op_library: Path, tmp_path: Path) -> None:

@@ -71,6 +71,30 @@ def test_what_a_killed_conversion_left_is_removed_and_what_is_in_the_making_is_n
         assert folder.exists()
 
 
+@pytest.mark.parametrize("whose", ["ours, but for the lock", "a link", "others write there", "another user's"])
+def test_what_others_put_beside_the_target_is_left_alone(tmp_path: Path, whose: str) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("precious")
+    shared, partial = tmp_path / "shared", tmp_path / "shared" / f"{PREFIX}x"
+    shared.mkdir()
+    if whose == "a link":
+        partial.symlink_to(precious)
+    else:
+        partial.mkdir()
+        (partial / ".lock").symlink_to(precious / "file")
+    if whose == "others write there":
+        partial.chmod(0o777)
+    if whose == "another user's":
+        if os.getuid() != 0:
+            pytest.skip("needs root to give a folder away")
+        os.chown(partial, 4712, -1)
+    remove_abandoned(shared)
+    assert (precious / "file").read_text() == "precious"
+    assert os.listdir(precious) == ["file"]
+    assert partial.exists()
+
+
 def test_the_watch_removes_the_folder_when_its_process_has_ended(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tf_stitch.atomic_file import read_verified
 
 TRAIN = PROGRAMS / "train_bits.py"
 STEPS = 150
@@ -57,7 +58,10 @@ def test_a_damaged_verdict_is_measured_anew(forked: Runner, cache: Path) -> None
     [entry] = second.report["profitability"]
     assert not entry["recalled"]
     assert verdict.name in second.reasons()
-    assert json.loads(verdict.read_text())["prefers_fallback"] == (entry["chosen"] == "fallback")
+    assert json.loads(read_verified(verdict))["prefers_fallback"] == (entry["chosen"] == "fallback")
+    for path in cache.rglob("*"):
+        if path.is_file() and path.suffix != ".lock":
+            read_verified(path)  # each file of the cache has a digest
 
 
 def test_a_warm_cache_makes_programs_repeatable(forked: Runner, cache: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tf_stitch.atomic_file import write_verified
+from tf_stitch.errors import DamagedFileError
 from tf_stitch.jit.verdict_store import VerdictStore
 from tf_stitch.native.bindings import Verdict
 
@@ -30,8 +32,26 @@ def test_a_damaged_file_is_named_and_made_anew(tmp_path: Path, data: bytes) -> N
     store = VerdictStore(tmp_path)
     store.keep("a", VERDICT)
     [path] = tmp_path.iterdir()
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match=path.name):
+    write_verified(path, data)
+    with pytest.raises(DamagedFileError, match=path.name):
         store.recall("a")
     store.keep("a", VERDICT)
     assert store.recall("a") == VERDICT
+
+
+def test_a_changed_byte_is_found(tmp_path: Path) -> None:
+    store = VerdictStore(tmp_path)
+    store.keep("a", VERDICT)
+    [path] = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes().replace(b"true", b"null").replace(b"2.5", b"3.5").replace(b"null", b"true"))
+    with pytest.raises(DamagedFileError, match="digest"):
+        store.recall("a")
+
+
+def test_a_folder_that_others_can_write_is_neither_read_nor_written(tmp_path: Path) -> None:
+    VerdictStore(tmp_path).keep("a", VERDICT)
+    tmp_path.chmod(0o777)
+    store = VerdictStore(tmp_path)
+    assert store.recall("a") is None
+    with pytest.raises(OSError, match="other users"):
+        store.keep("b", VERDICT)

@@ -182,7 +182,7 @@ def test_a_failure_is_remembered(source: Path, tmp_path: Path, runs: list[str]) 
 @pytest.mark.parametrize("change", ["compiler", "tensorflow", "removed"])
 def test_a_failure_is_tried_again_when_something_changes(source: Path, tmp_path: Path, runs: list[str], change: str,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_compiler(tmp_path, monkeypatch, 'case "$*" in *-c*) echo "error: out of luck" >&2; exit 1;; esac')
+    fake_compiler(tmp_path, monkeypatch, 'case "$*" in *-c*) echo "tiny.cc:1:5: error: out of luck" >&2; exit 1;; esac')
     fails(tmp_path)
     fails(tmp_path)
     assert len(runs) == 1
@@ -200,13 +200,63 @@ def test_a_failure_is_tried_again_when_something_changes(source: Path, tmp_path:
     assert len(runs) == 2
 
 
-@pytest.mark.parametrize("commands", ["kill -9 $$", 'echo "fatal error: Killed signal terminated cc1plus" >&2; exit 1'])
+PASSING = ["kill -9 $$", 'echo "fatal error: Killed signal terminated cc1plus" >&2; exit 1',
+           'echo "g++: fatal error: cannot execute cc1plus: vfork: Resource temporarily unavailable" >&2; exit 1',
+           'echo "tiny.cc:1:1: fatal error: tiny.h: Too many open files" >&2; exit 1',
+           'echo "/usr/bin/ld: final link failed: Disk quota exceeded" >&2; exit 1', "exit 1"]
+
+
+@pytest.mark.parametrize("commands", PASSING)
 def test_a_failure_that_may_pass_is_not_remembered(source: Path, tmp_path: Path, commands: str, runs: list[str],
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     fake_compiler(tmp_path, monkeypatch, commands)
     fails(tmp_path)
     fails(tmp_path)
     assert len(runs) == 2
+
+
+def test_a_compiler_that_hangs_today_may_not_tomorrow(source: Path, tmp_path: Path, runs: list[str],
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compiler(tmp_path, monkeypatch, "sleep 300")
+    monkeypatch.setattr(build, "COMPILE_SECONDS", 0.2)
+    fails(tmp_path)
+    fails(tmp_path)
+    assert len(runs) == 2
+
+
+def test_a_library_that_cannot_be_loaded_today(source: Path, tmp_path: Path, runs: list[str]) -> None:
+    """As one on a disk that may not be executed from: "failed to map segment"."""
+    source.write_text("#include <stdlib.h>\n__attribute__((constructor)) void fail() { exit(1); }\n")
+    fails(tmp_path)
+    fails(tmp_path)
+    assert len(runs) == 2
+
+
+def test_a_library_that_lacks_a_function(source: Path, tmp_path: Path, runs: list[str]) -> None:
+    source.write_text("int nobody_has(); int tiny() { return nobody_has(); }\n__attribute__((constructor)) void now() "
+                      "{ tiny(); }\n")
+    fails(tmp_path)
+    assert "undefined symbol" in fails(tmp_path)
+    assert len(runs) == 1
+
+
+def test_the_load_check_imports_nothing_from_the_working_folder(source: Path, tmp_path: Path,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "ctypes.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w'); raise ImportError('not the real one')")
+    monkeypatch.chdir(shared)
+    assert build_library(TINY, tmp_path).exists()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_no_more_threads(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(build.ThreadPoolExecutor, "submit", refuse)
+    assert "can't start new thread" in fails(tmp_path)
+    assert not list((tmp_path / "native").glob("*.failed"))
 
 
 def test_compiler_message(source: Path, tmp_path: Path) -> None:

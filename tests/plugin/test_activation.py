@@ -23,7 +23,7 @@ PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __i
 TOY_SESSION = """
 import sys, types
 class Session:
-    def __init__(self, config, native, no_native=""):
+    def __init__(self, config, native):
         self.rewrites = 0
         print("session", config.strict, native is not None)
     def rewrite(self, item):
@@ -107,7 +107,7 @@ def test_a_failure_leaves_tensorflow_alone(tmp_path: Path) -> None:
     broken = TOY_SESSION + "def broken(*_): raise RuntimeError('no luck')\nmodule.Session = broken\n" + START
     result = run(broken + RUN + "print('went on')", TF_STITCH="1")
     assert result.stdout.strip() == "went on"
-    assert "[tf_stitch] disabled: no luck" in result.stderr
+    assert "[tf_stitch] disabled, TensorFlow runs this program alone: no luck" in result.stderr
     result = run(broken + RUN, TF_STITCH="strict")
     assert result.returncode == 1
     assert "RuntimeError: no luck" in result.stderr
@@ -117,12 +117,11 @@ def test_no_compiler(tmp_path: Path) -> None:
     cache = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": "/nonexistent"}
     result = run(TOY_SESSION + START + RUN + "print('went on')", **cache)
     assert result.stdout == "went on\n", "without the hook no session is begun"
-    assert "regions run in Python" not in result.stderr, "none will run"
-    assert "[tf_stitch] disabled: no C++ compiler" in result.stderr
+    assert "[tf_stitch] disabled, TensorFlow runs this program alone: no C++ compiler" in result.stderr
 
 
-def test_a_native_op_that_cannot_be_built_is_said_at_the_end(tmp_path: Path) -> None:
-    """Not once more in the next process, which does not try again."""
+def test_without_the_native_op_tensorflow_runs_the_program(tmp_path: Path) -> None:
+    """A region in Python would be slower. The next process does not try again."""
     compiler = tmp_path / "g++"
     rejects = 'case "$*" in *op_stitch_op.cc*) echo "stitch_op.cc:7: error: no luck" >&2; exit 1;; esac'
     compiler.write_text(f'#!/bin/sh\n{rejects}\nexec {shutil.which("g++")} "$@"\n')
@@ -131,17 +130,20 @@ def test_a_native_op_that_cannot_be_built_is_said_at_the_end(tmp_path: Path) -> 
     (tmp_path / "native").mkdir(mode=0o700)
     shutil.copy2(hook, tmp_path / "native")
     variables = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    first, again = (run(START + RUN, **variables) for _ in range(2))
+    asks = "from tf_stitch.plugin.autoload import was_active; print(was_active())\n"
+    first, again = (run(START + RUN + asks, **variables) for _ in range(2))
     for result in (first, again):
-        assert result.returncode == 0
-        last = result.stderr.strip().splitlines()[-1]
-        assert last.startswith("[tf_stitch] NO NATIVE OP, regions ran in Python, slower than TensorFlow (")
-        assert "could not build stitch_op" in last
-        assert "error: no luck" in last
-    said = [line for line in again.stderr.splitlines() if "no native op, regions run in Python" in line]
-    assert len(said) == 1
-    assert "not tried again" in said[0]
+        assert (result.returncode, result.stdout) == (0, "False\n"), result.stderr
+        said = [line for line in result.stderr.splitlines() if line.startswith("[tf_stitch] disabled")]
+        assert len(said) == 1
+        assert "TensorFlow runs this program alone" in said[0]
+        assert "could not build stitch_op" in said[0]
+        assert "error: no luck" in result.stderr
+    assert "not tried again" in again.stderr
     assert "not tried again" not in first.stderr
+    asked = run(START + RUN + asks, **variables, TF_STITCH_WRAP="py_function")
+    assert asked.stdout == "True\n", asked.stderr
+    assert "disabled" not in asked.stderr
 
 
 def test_python_m(tmp_path: Path) -> None:

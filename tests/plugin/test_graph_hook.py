@@ -80,5 +80,53 @@ def test_ctrl_c_before_the_graph_is_looked_at_is_not_lost(monkeypatch: pytest.Mo
     hook, errors = object.__new__(graph_hook._Hook), list[Exception]()
     hook.on_error = errors.append  # type: ignore[assignment]
     monkeypatch.setattr(graph_hook, "is_on_here", pressed)
-    assert hook._on_graph(0, 0, 0, b"graph", b"", b"CPU", 0) == 2
+    assert hook._on_graph(0, 0, 0, b"graph", b"", b"CPU", 0) == graph_hook._PRESSED
     assert [type(error).__name__ for error in errors] == ["StitchError"]
+
+
+# SIGINT comes when TensorFlow is about to call Python: C++ between the two raises it.
+BETWEEN = """
+#include <signal.h>
+#include <stdint.h>
+typedef int (*optimize)(const void*, int64_t, const void*, const char*, const char*, const char*, void*);
+static optimize python;
+static int left;
+void between(optimize callback, int times) { python = callback; left = times; }
+int pressed(const void* graph, int64_t bytes, const void* item, const char* id, const char* feeds, const char* device,
+            void* result) {
+  if (left-- > 0) raise(SIGINT);
+  return python(graph, bytes, item, id, feeds, device, result);
+}
+"""
+PENDING = """
+import ctypes, sys
+import tensorflow as tf
+from tf_stitch.config import load_config
+from tf_stitch.plugin import graph_hook
+graph_hook.install(lambda item: None, print, load_config().cache_dir)
+between = ctypes.CDLL(sys.argv[1])
+hook = graph_hook._installed
+between.between(hook._callback, int(sys.argv[2]))
+hook._library.tfs_hook_set_callback(graph_hook._CALLBACK(("pressed", between)))
+if sys.argv[2] == "0":  # what else is raised as Python is entered is no Ctrl-C
+    def fails(*_): raise RecursionError
+    fails = graph_hook._CALLBACK(fails)
+    hook._library.tfs_hook_set_callback(fails)
+try:
+    print(tf.function(lambda x: tf.tanh(x) * 1.5 + 0.25)(tf.ones([4])).numpy()[0])
+    print("went on")
+except KeyboardInterrupt:
+    print("ended")
+hook._library.tfs_hook_set_callback(hook._callback)
+print(tf.function(lambda x: tf.tanh(x) * 2.5 + 0.25)(tf.ones([4])).numpy()[0])
+"""
+
+
+@pytest.mark.parametrize(("presses", "said"), [(1, "ended"), (0, "went on")])
+def test_ctrl_c_before_python_is_entered_is_not_lost(tmp_path: Path, presses: int, said: str) -> None:
+    (tmp_path / "between.c").write_text(BETWEEN)
+    subprocess.run(["gcc", "-shared", "-fPIC", "between.c", "-o", "between.so"], cwd=tmp_path, check=True)
+    done = subprocess.run([sys.executable, "-c", PENDING, str(tmp_path / "between.so"), str(presses)], cwd=ROOT,
+                          capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-2] == said, done

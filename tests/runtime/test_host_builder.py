@@ -86,6 +86,10 @@ GARBAGE = {"nothing": "true", "an empty file": ': > "$out"', "text": 'echo out o
            "zeros": 'head -c 9000 /dev/zero > "$out"',
            "a part": f'{shutil.which("gcc")} "$@"; size=$(stat -c %s "$out"); truncate -s $((size / 2)) "$out"',
            "less than a header": f'{shutil.which("gcc")} "$@"; truncate -s 40 "$out"',
+           "a page of code is lost": f'{shutil.which("gcc")} "$@"; dd if=/dev/zero of="$out" bs=4096 seek=1 count=1 '
+                                     "conv=notrunc",
+           "a page of data is lost": f'{shutil.which("gcc")} "$@"; dd if=/dev/zero of="$out" bs=4096 seek=2 count=1 '
+                                     "conv=notrunc",
            "a hole": f'{shutil.which("gcc")} "$@"; head -c 4000 /dev/zero | dd of="$out" bs=1 seek=64 conv=notrunc'}
 
 
@@ -107,6 +111,9 @@ def test_what_a_compiler_wrote_is_loaded_before_it_is_kept(tmp_path: Path, monke
     'echo "gcc: fatal error: Killed signal terminated program cc1" >&2; exit 1',
     'echo "cc1: out of memory allocating 65536 bytes" >&2; exit 1',
     'echo "fatal error: error writing to /tmp/x.s: No space left on device" >&2; exit 1',
+    'echo "gcc: fatal error: cannot execute cc1: vfork: Resource temporarily unavailable" >&2; exit 1',
+    'echo "kernel.c:1:10: fatal error: math.h: Too many open files" >&2; exit 1',
+    "exit 4",
 ])  # fmt: skip
 def test_a_compiler_that_lacks_something_may_be_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
                                                             ) -> None:

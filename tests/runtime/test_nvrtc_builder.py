@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import H200
-from tf_stitch.errors import BuildError
+from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime import nvrtc_builder
@@ -45,3 +46,14 @@ def test_cubins_come_from_the_cache_by_architecture(tmp_path: Path, monkeypatch:
     assert first != other
     monkeypatch.setattr(nvrtc_builder, "_compile", lambda *_: pytest.fail("compiled again"))
     assert build_cuda(source, "90", cache) == first
+
+
+@pytest.mark.parametrize(("said", "may_pass"), [
+    ("NVRTC_ERROR_COMPILATION (6)", False), ("NVRTC_ERROR_INVALID_OPTION (5)", False),
+    ("NVRTC_ERROR_OUT_OF_MEMORY (1)", True), ("NVRTC_ERROR_INTERNAL_ERROR (11)", True),
+    ("NVRTC_ERROR_TIME_FILE_WRITE_FAILED (12)", True)])
+def test_only_what_nvrtc_refuses_is_refused_for_good(said: str, may_pass: bool) -> None:
+    nvrtc = SimpleNamespace(getProgramLog=lambda _: "kernel.cu(1): error")
+    error = nvrtc_builder._failure(nvrtc, None, RuntimeError(said), "NVRTC rejected a generated kernel")
+    assert isinstance(error, BuildInterruptedError) == may_pass
+    assert said in error.message

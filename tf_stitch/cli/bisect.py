@@ -25,6 +25,7 @@ from typing import Any
 
 from absl import flags
 
+from tf_stitch import child_process
 from tf_stitch.cli.commands import parse, wrong
 from tf_stitch.config import environment_with
 
@@ -211,7 +212,7 @@ def execute(command: Sequence[str], variables: dict[str, str], timeout: float | 
         if variables.get("TF_STITCH") == "1":
             environment["TF_STITCH_REPORT"] = folder
         try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+            done = child_process.run(command, timeout, environment, Path.cwd())
         except subprocess.TimeoutExpired:
             return Outcome({}, failure=f"took longer than {timeout:g} s")
         except OSError as error:

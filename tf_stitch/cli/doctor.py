@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import importlib
 import platform
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 
+from tf_stitch import child_process
 from tf_stitch.cli.commands import parse, wrong
 from tf_stitch.config import StitchConfig, environment_with, load_config, set_variables
 from tf_stitch.errors import BuildError, ConfigError, TensorFlowError
@@ -154,16 +153,15 @@ def _native(config: StitchConfig) -> Iterator[Finding]:
     from tf_stitch.native.build import GRAPH_HOOK, PREBUILT, STITCH_OP, find_compiler, find_library
 
     compiler = find_compiler()
-    for library, essential in ((GRAPH_HOOK, True), (STITCH_OP, False)):
+    for library in (GRAPH_HOOK, STITCH_OP):
         path, failure = find_library(library, config.cache_dir)
-        without = "" if essential else "; regions run in Python, slower than TensorFlow"
         if path is not None:
             came = "came with the wheel" if path.parent == PREBUILT else str(path)
             yield Finding(library.name, OK, came)
         elif failure:
-            yield Finding(library.name, BROKEN if essential else BETTER, f"cannot be built{without}", failure)
+            yield Finding(library.name, BROKEN, "cannot be built", failure)
         elif compiler is None:
-            yield Finding(library.name, BROKEN if essential else BETTER, f"not built, and no C++ compiler{without}",
+            yield Finding(library.name, BROKEN, "not built, and no C++ compiler",
                           "install g++ (apt-get install g++) or a wheel for this TensorFlow; or bring a cache folder "
                           "that tf_stitch prebuild made")
         else:
@@ -208,10 +206,9 @@ def _tried(what: str, look: Callable[[], str], state: str, advice: str) -> Findi
 
 
 def _trial() -> Finding:
-    command: list[Any] = [sys.executable, "-c", f"import tf_stitch\ntf_stitch.enable()\n{_TRIAL}"]
-    done = subprocess.run(command, env=environment_with({"TF_STITCH": "0", "TF_STITCH_ASYNC": "0",
-                                                            "TF_STITCH_FIRST_STEP_SECONDS": "0"}),
-                          capture_output=True, text=True)
+    done = child_process.run(child_process.python_code(f"import tf_stitch\ntf_stitch.enable()\n{_TRIAL}"),
+                             environment=environment_with({"TF_STITCH": "0", "TF_STITCH_ASYNC": "0",
+                                                           "TF_STITCH_FIRST_STEP_SECONDS": "0"}))
     if done.returncode == 0:
         return Finding("a small function", OK, "was stitched, with TensorFlow's result")
     return Finding("a small function", BROKEN, "was not stitched", " / ".join(done.stderr.strip().splitlines()[-3:]))

@@ -11,7 +11,6 @@ that matter, each once. A signature is called once for each --size, which stands
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from absl import flags
 
+from tf_stitch import child_process
 from tf_stitch.cli.cache import contents
 from tf_stitch.cli.commands import parse
 from tf_stitch.config import environment_with, load_config, set_variables
@@ -75,7 +75,8 @@ def _native(folder: Path) -> None:
 def _program(program: Sequence[str]) -> int:
     """Steps wait for their kernels, however long that takes."""
     environment = environment_with(_WAITING)
-    return subprocess.run([sys.executable, "-m", "tf_stitch", *program], env=environment).returncode
+    return child_process.run(child_process.program_under_tf_stitch(program), environment=environment,
+                             folder=Path.cwd(), captured=False).returncode
 
 
 def _saved_model(folder: Path, sizes: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ ASSET = "tf_stitch_module"
 OPS = ("StitchOp", "StitchStateOp", "StitchModule")
 _INITIALIZER = "__inference__tf_stitch_initialize"
 _PATH, _LOAD, _INIT = "tf_stitch_module_path", "tf_stitch_load_module", "tf_stitch_init"
-_INIT_SIGNATURE = "__saved_model_init_op"
+_INIT_SIGNATURE, _INIT_COLLECTION = "__saved_model_init_op", "saved_model_main_op"
 
 
 def attach_module(meta: MetaGraphDef, file: str, digest: str) -> None:
@@ -69,15 +69,14 @@ def _add_to_initialization(meta: MetaGraphDef, digest: str) -> None:
         nodes[before].input.append(f"^{_LOAD}")
         return
     meta.graph_def.node.add(name=_INIT, op="NoOp", input=[f"^{_LOAD}"])
-    info = meta.signature_def[_INIT_SIGNATURE].outputs[_INIT_SIGNATURE]
-    info.name, info.tensor_shape.unknown_rank = _INIT, True
+    meta.collection_def[_INIT_COLLECTION].node_list.value.append(_INIT)  # a signature would be one more of the model's
 
 
 def _init_op(meta: MetaGraphDef) -> str | None:
     """The node that initializes the graph, as TensorFlow's loaders look for it."""
     if _INIT_SIGNATURE in meta.signature_def:
         return producer_of(meta.signature_def[_INIT_SIGNATURE].outputs[_INIT_SIGNATURE].name)
-    for key in ("saved_model_main_op", "legacy_init_op"):
+    for key in (_INIT_COLLECTION, "legacy_init_op"):
         if key in meta.collection_def and meta.collection_def[key].node_list.value:
             return producer_of(meta.collection_def[key].node_list.value[0])
     return None

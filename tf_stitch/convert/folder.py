@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,10 @@ from pathlib import Path
 from google.protobuf.message import EncodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tf_stitch.child_process import run_at_the_end
 from tf_stitch.convert.saved_model import GRAPH_FILE, OWN_FOLDER
 from tf_stitch.errors import ConvertError
+from tf_stitch.private_folder import check_own, open_lock
 
 PREFIX = ".tf_stitch_partial_"
 """Of folders in the making, beside their place. Each holds a lock while its process lives."""
@@ -39,7 +40,7 @@ def staged(target: Path, overwrite: bool) -> Iterator[Path]:
         raise ConvertError(f"{target.parent} cannot be written to ({error.strerror or error}): give another "
                            "--output_dir") from None
     try:
-        with open(folder / _LOCK, "w") as lock, _removed_at_the_end(folder):
+        with open_lock(folder / _LOCK) as lock, _removed_at_the_end(folder):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             inner = folder / "model"
             inner.mkdir()
@@ -54,18 +55,11 @@ def staged(target: Path, overwrite: bool) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _removed_at_the_end(folder: Path) -> Iterator[None]:
-    """A process that waits for the end of this one, however it comes, and removes the folder: who is killed cannot."""
-    try:
-        watch = subprocess.Popen(["sh", "-c", 'cat > /dev/null; rm -rf -- "$1"', "sh", str(folder)],
-                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 start_new_session=True)
-    except OSError:  # a folder is left, which the next conversion removes
+    """The folder is removed also if this process is killed."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a folder is left, which the next conversion removes
+            stack.enter_context(run_at_the_end(["rm", "-rf", "--", str(folder.absolute())]))
         yield
-        return
-    try:
-        yield
-    finally:
-        watch.communicate()
 
 
 def check_apart(source: Path, target: Path) -> None:
@@ -108,10 +102,11 @@ def remove_abandoned(parent: Path) -> None:
     """Removes what conversions left that were killed."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
-            with open(folder / _LOCK, "w") as lock:
+            check_own(folder)
+            with open_lock(folder / _LOCK) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # one in the making
+        except OSError:  # one in the making, or another user's
             continue
 
 

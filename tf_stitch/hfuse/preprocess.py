@@ -6,12 +6,12 @@ of `include/`: what CUDA declares without any is in no source that is emitted.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from tf_stitch.child_process import find_program
 from tf_stitch.compiler_run import run_compiler
 from tf_stitch.errors import BuildError, SourceError
 
@@ -67,7 +67,7 @@ def _has_directives(text: bytes) -> bool:
 
 
 def _preprocessed(path: Path, architecture: str, defines: tuple[str, ...]) -> str:
-    compiler = next((found for name in ("g++", "c++", "clang++", "gcc", "cc") if (found := shutil.which(name))), None)
+    compiler = find_program(("g++", "c++", "clang++", "gcc", "cc"))
     if compiler is None:
         raise BuildError(f"{path} has preprocessor directives, and there is no g++ or clang++ to expand them")
     headers = resources.files("tf_stitch.hfuse") / "include"
@@ -75,7 +75,7 @@ def _preprocessed(path: Path, architecture: str, defines: tuple[str, ...]) -> st
               *(f"-D{define}" for define in defines)]
     command = [compiler, "-E", "-C", "-undef", "-nostdinc", "-x", "c++", f"-I{headers}", *macros, str(path)]
     try:
-        done = run_compiler(command, SECONDS)
+        done = run_compiler(command, SECONDS, folder=Path.cwd())  # what the user wrote is relative to it
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"the preprocessor did not end: {error}") from None
     if done.returncode:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BuildError
+from tf_stitch.errors import BuildError, DamagedFileError
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import RegionRegistry
@@ -68,7 +68,7 @@ class ProfitabilityCheck:
     def _known(self, name: str) -> Verdict | None:
         try:
             return self._store.recall(name)
-        except (OSError, ValueError) as error:
+        except (OSError, DamagedFileError) as error:
             self._report.note("profitability", str(self._store.folder), f"{error}; it is measured anew")
             return None
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
-from tf_stitch.atomic_file import write_atomically
+from tf_stitch.atomic_file import read_verified, write_verified
+from tf_stitch.errors import DamagedFileError
 from tf_stitch.native.bindings import Verdict
+from tf_stitch.private_folder import Access, make_private
 
 
 class VerdictStore:
-    """One JSON file a verdict, by its key, a hex digest. Threads and processes may share the folder.
+    """One JSON file a verdict, named by its key, verified when it is read. Threads and processes may share the folder.
 
     Attributes:
         folder: need not exist.
@@ -24,28 +28,35 @@ class VerdictStore:
         """The verdict that was kept.
 
         Raises:
-            OSError, ValueError: it cannot be read, or is damaged: `keep` writes it anew.
+            OSError, DamagedFileError: it cannot be read, or is not what was written: `keep` writes it anew.
         """
         path = self._path(key)
+        if not self._access.reading:
+            return None
         try:
-            document = json.loads(path.read_bytes())
+            document = json.loads(read_verified(path))
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise DamagedFileError(f"{path}: {error}") from error
         wanted = {"prefers_fallback": bool, "stitched_us": float, "fallback_us": float}
         if not isinstance(document, dict) or {k: type(v) for k, v in document.items()} != wanted:
-            raise ValueError(f"{path} holds no verdict")
+            raise DamagedFileError(f"{path} holds no verdict")
         return Verdict(**document)
 
     def keep(self, key: str, verdict: Verdict) -> None:
         """Stores a verdict for later processes.
 
         Raises:
-            OSError: the disk is full, or the folder cannot be written.
+            OSError: the disk is full, or the folder cannot be written, or others can.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(self._path(key), json.dumps(asdict(verdict)).encode())
+        if self._access.problem:
+            raise PermissionError(errno.EPERM, self._access.problem, str(self.folder))
+        write_verified(self._path(key), json.dumps(asdict(verdict)).encode())
+
+    @cached_property
+    def _access(self) -> Access:
+        return make_private(self.folder)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from tf_stitch.compiler_run import end_compilers, may_pass, run_compiler
+from tf_stitch.child_process import end_children, find_program, python_code
+from tf_stitch.compiler_run import refuses_the_source, run_compiler
 from tf_stitch.config import plain_environment
 from tf_stitch.errors import BuildError, NativeError
 from tf_stitch.libraries.registry import LIBRARIES
@@ -31,6 +31,7 @@ from tf_stitch.messages import Activity, on_terminal, say
 from tf_stitch.native import failed_builds
 from tf_stitch.native.failed_builds import LastingError
 from tf_stitch.native.instruction_sets import for_this_processor, special_flags
+from tf_stitch.private_folder import open_lock
 from tf_stitch.runtime.cache_key import ABI_VERSION
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.load_test import check_elf
@@ -190,7 +191,7 @@ def _build(library: Library, flags: list[str], libraries: list[str], cache: Kern
         raise
     except BuildError as error:
         raise NativeError(error.message) from None
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # no memory, no more threads
         raise NativeError(f"{library.name} could not be built: {error}") from error
 
 
@@ -211,14 +212,14 @@ def _locked(path: Path) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # in a folder that is only read
-            file = stack.enter_context(open(path, "w"))
+            file = stack.enter_context(open_lock(path))
             deadline = time.monotonic() + 2 * COMPILE_SECONDS
             while not _lock(file) and time.monotonic() < deadline:
                 time.sleep(0.1)
         yield
 
 
-def _lock(file: IO[str]) -> bool:
+def _lock(file: IO[bytes]) -> bool:
     """Raises OSError where there are no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -229,7 +230,7 @@ def _lock(file: IO[str]) -> bool:
 
 def find_compiler() -> str | None:
     """Path of the C++ compiler, or None."""
-    return next(filter(None, map(shutil.which, COMPILERS)), None)
+    return find_program(COMPILERS)
 
 
 def _compile(compiler: str, library: Library, flags: list[str], libraries: list[str], kept: Path) -> bytes:
@@ -262,7 +263,7 @@ def _compiled(compiler: str, library: Library, flags: list[str], libraries: list
             for run in runs:
                 run.cancel()
             while wait(runs, timeout=0.05).not_done:
-                end_compilers()
+                end_children()
             raise
         _run(library, [compiler, "-shared", *objects, "-o", str(linked), *libraries])
         return linked.read_bytes() if linked.exists() else b""
@@ -275,10 +276,10 @@ def _check_loads(library: Library, path: Path) -> None:
         return
     load = f"import tensorflow as tf; tf.load_op_library({str(path)!r})" if library.links_tensorflow else (
         f"import ctypes; ctypes.CDLL({str(path)!r})")
-    tried = _try_run(library, [sys.executable, "-c", load], plain_environment())
+    tried = _try_run(library, python_code(load), plain_environment())
     if tried.returncode != 0:
-        raise _error_of(tried)(f"{library.name} was built, but cannot be loaded (exit {tried.returncode}):\n"
-                          f"{_first_errors(tried.stderr)}")
+        said = tried.stderr.strip().rpartition("\n")[2]  # below where it was raised
+        raise _error_of(tried)(f"{library.name} was built, but cannot be loaded (exit {tried.returncode}): {said}")
 
 
 def _file_of(unit: tuple[str, ...], joined: Path) -> Path:
@@ -299,7 +300,7 @@ def _run(library: Library, command: list[str]) -> None:
 
 
 def _error_of(run: subprocess.CompletedProcess[str]) -> type[NativeError]:
-    return NativeError if may_pass(run) else LastingError
+    return LastingError if refuses_the_source(run) else NativeError
 
 
 def _try_run(library: Library, command: list[str], environment: Mapping[str, str] | None = None
@@ -307,8 +308,8 @@ def _try_run(library: Library, command: list[str], environment: Mapping[str, str
     try:
         return run_compiler(command, COMPILE_SECONDS, environment)
     except subprocess.TimeoutExpired as error:
-        raise LastingError(f"{command[0]} could not build {library.name}: it did not finish within "
-                           f"{error.timeout:.0f} s, and was ended") from error
+        raise NativeError(f"{command[0]} could not build {library.name}: it did not finish within "
+                          f"{error.timeout:.0f} s, and was ended") from error
     except OSError as error:
         raise NativeError(f"{command[0]} could not build {library.name}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Builds that failed are remembered beside the libraries, so that no later process spends minutes on failing again.
+"""Builds that a compiler refused are remembered beside the libraries: no later process spends minutes on failing again.
 
 A file's name says TensorFlow, sources and flags (it is the library's own); its content says which compiler it was.
 """
@@ -17,7 +17,7 @@ SUFFIX = ".failed"
 
 
 class LastingError(NativeError):
-    """A build that would fail again: the compiler rejects the sources, takes too long, or makes what cannot load."""
+    """A build that would fail again: the compiler rejects the sources, or what it made of them."""
 
 
 def remember(folder: Path, key: str, compiler: str, error: LastingError) -> None:

@@ -6,11 +6,8 @@ import threading
 
 from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
-from tf_stitch.errors import NativeError
-from tf_stitch.messages import say
-from tf_stitch.native.bindings import OpLibrary, load_op
+from tf_stitch.native.bindings import load_op
 from tf_stitch.native.build import GRAPH_HOOK, build_library
-from tf_stitch.native.failed_builds import first_line
 from tf_stitch.plugin import (
     at_exit,
     function_calls,
@@ -40,7 +37,7 @@ def enable(config: StitchConfig | None = None) -> None:
     Raises:
         ConfigError: a TF_STITCH_* variable that is not allowed.
         TensorFlowError: this TensorFlow is too old.
-        NativeError: the graph hook cannot be built, or the op cannot and TF_STITCH_WRAP=native or strict asks for it.
+        NativeError: the graph hook or the native op cannot be built or loaded: the program is TensorFlow's alone.
     """
     global _session
     import tensorflow as tf
@@ -51,8 +48,8 @@ def enable(config: StitchConfig | None = None) -> None:
             return
         check_version(tf.version.VERSION)
         build_library(GRAPH_HOOK, config.cache_dir)  # without it nothing is worth doing, or saying
-        native, no_native = _load_native(config)
-        session = Session(config, native, no_native)
+        native = None if config.wrap == "py_function" else load_op(config.cache_dir)
+        session = Session(config, native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
         at_exit.callbacks.callback(_close)
         graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
@@ -83,16 +80,3 @@ def current_session() -> Session | None:
 def _close() -> None:
     if _session is not None:
         _session.close()
-
-
-def _load_native(config: StitchConfig) -> tuple[OpLibrary | None, str]:
-    """The native op, or None when regions are to run as Python; and why, in a line, if nobody asked for that."""
-    if config.wrap == "py_function":
-        return None, ""
-    try:
-        return load_op(config.cache_dir), ""
-    except NativeError as error:
-        if config.strict or config.wrap == "native":
-            raise
-        say(f"no native op, regions run in Python (slow): {error}")
-        return None, first_line(str(error))

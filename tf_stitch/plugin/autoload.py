@@ -65,7 +65,7 @@ def _activate(_: ModuleType) -> None:
     except Exception as error:
         if config.strict:
             raise
-        say(f"disabled: {error}")
+        say(f"disabled, TensorFlow runs this program alone: {error}")
 
 
 at_exit.callbacks.callback(_say_if_set_too_late)

@@ -74,15 +74,14 @@ class Session:
 
     Args:
         native: the op library; None wraps regions in py_function.
-        no_native: why there is none, unless the user asked for that.
     """
 
-    def __init__(self, config: StitchConfig, native: OpLibrary | None, no_native: str = "") -> None:
+    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
         self._config, self._native = config, native
         listen(config.log)
         if config.report_dir is not None:
             try_folder(config.report_dir)
-        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
+        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
         self.registry = RegionRegistry(config, self.report, self._dump, self._libraries)

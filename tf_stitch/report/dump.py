@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tf_stitch.atomic_file import write_atomically
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.compiler.tilings import template_of
@@ -25,6 +26,7 @@ from tf_stitch.planning.pattern_kind import kind_of
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import NodeEntry
 from tf_stitch.schedule.composition import compositions
+from tf_stitch.shared_folder import opened
 from tf_stitch.targets.registry import target_of
 
 
@@ -46,8 +48,8 @@ class Dump:
             if self._folder is None:
                 return
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                (self._folder / name).write_text(text)
+                with opened(self._folder, links=True) as place:
+                    write_atomically(place / name, text.encode(), 0o644, durable=False)
             except OSError as error:
                 say(f"no more dumps: {error}")
                 self._folder = None

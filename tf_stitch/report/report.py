@@ -20,6 +20,7 @@ from tf_stitch.errors import is_of_empty_tensor
 from tf_stitch.messages import log, say
 from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
 from tf_stitch.report.verdict import StepTime, step_time, why_nothing
+from tf_stitch.shared_folder import opened
 from tf_stitch.version import __version__
 
 REPORT = "report.json"
@@ -60,7 +61,6 @@ class Report:
     Attributes:
         most_gone: how many of each.
         dropped: of those it does not hold any more.
-        no_native: why regions run in Python, slower than TensorFlow: there is no native op. "" if there is.
         caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
     """
 
@@ -70,7 +70,6 @@ class Report:
     regions: list[RegionEntry] = field(default_factory=list)
     profitability: list[ProfitabilityEntry] = field(default_factory=list)
     tuned: list[TuneEntry] = field(default_factory=list)
-    no_native: str = ""
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _kernels: list[KernelEntry] = field(default_factory=list)
     _builds: list[BuildEntry] = field(default_factory=list)
@@ -222,7 +221,7 @@ class Report:
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
                     "profitability": [asdict(g) for g in self.profitability], "tuned": [asdict(t) for t in self.tuned],
-                    "no_native": self.no_native, "caches": self.caches, "dropped": asdict(self.dropped),
+                    "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
     def status_line(self, why_untimed: str = "", not_yet: str = "") -> str:
@@ -248,9 +247,7 @@ class Report:
                         f"{gone.stitched_work + stitched} of {gone.work + work} ops"
                         + (f", {given_back} gave way" if given_back else "") + (f"; {not_yet}" if not_yet else ""))
             fallbacks = sum(self._fallbacks.values())
-            return ((f"NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
-                     if self.no_native else "")
-                    + said + (f"; {fallbacks} fallbacks" if fallbacks else ""))
+            return said + (f"; {fallbacks} fallbacks" if fallbacks else "")
 
     def _why_untimed(self) -> str:
         """What the profitability check remarked first, if it did: calls were no lack then."""
@@ -279,8 +276,7 @@ def _counted(entries: Counter[tuple[str, str, str]]) -> list[dict[str, Any]]:
 def try_folder(folder: Path) -> None:
     """Says at start, not after hours, that there will be no report."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with opened(folder, links=True) as place, tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
         say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
@@ -292,16 +288,17 @@ def set_aside(folder: Path) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    path = folder / REPORT
-    with contextlib.suppress(FileNotFoundError):  # there is none, or another process that ends now has moved it
-        when = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.stat().st_mtime))
-        aside = folder / EARLIER / when
-        number = itertools.count(2)
-        while aside.exists():
-            aside = folder / EARLIER / f"{when}_{next(number)}"
-        aside.mkdir(parents=True)
-        path.rename(aside / path.name)
-        (folder / SOURCES).rename(aside / SOURCES)
+    with contextlib.suppress(FileNotFoundError), opened(folder, links=True) as place:
+        path = place / REPORT  # there is none, or another process that ends now has moved it: nothing to do
+        when = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.lstat().st_mtime))
+        with opened(place / EARLIER) as earlier:
+            aside = earlier / when
+            number = itertools.count(2)
+            while aside.exists():
+                aside = earlier / f"{when}_{next(number)}"
+            aside.mkdir()
+            path.rename(aside / path.name)
+            (place / SOURCES).rename(aside / SOURCES)
 
 
 def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str],
@@ -311,9 +308,9 @@ def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, s
     Raises:
         OSError: the folder cannot be written.
     """
-    (folder / SOURCES).mkdir(parents=True, exist_ok=True)
-    for source, text in sources.items():
-        (folder / SOURCES / source).write_text(text)
-    path = folder / name
-    write_atomically(path, json.dumps(document, indent=1).encode(), 0o644)
-    return path
+    with opened(folder, links=True) as place:
+        with opened(place / SOURCES) as beside:
+            for source, text in sources.items():
+                write_atomically(beside / source, text.encode(), 0o644, durable=False)
+        write_atomically(place / name, json.dumps(document, indent=1).encode(), 0o644)
+    return folder / name

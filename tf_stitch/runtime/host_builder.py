@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
 import subprocess
 import tempfile
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from tf_stitch.compiler_run import may_pass, run_compiler
+from tf_stitch.child_process import find_program
+from tf_stitch.compiler_run import refuses_the_source, run_compiler
 from tf_stitch.emit.comments import code_of
 from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
@@ -34,7 +34,7 @@ VERSION_SECONDS = 30
 @lru_cache(maxsize=1)
 def compiler() -> str | None:
     """Path of the C compiler, or None."""
-    return next((path for name in ("gcc", "cc", "clang") if (path := shutil.which(name))), None)
+    return find_program(("gcc", "cc", "clang"))
 
 
 def compiler_version() -> str:
@@ -55,7 +55,7 @@ def build_host(source: str, architecture: str, cache: KernelCache, options: tupl
 
     Raises:
         BuildError: no compiler, or the compiler's message.
-        BuildInterruptedError: the compiler was killed, lacked memory or a place for its files, or wrote no library.
+        BuildInterruptedError: the compiler failed for something else than the source, or wrote no library.
     """
     cc = compiler()
     if cc is None:
@@ -87,11 +87,11 @@ def _compile_in_a_folder(cc: str, source: str, options: tuple[str, ...]) -> byte
             result = run_compiler(command, TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise BuildError(f"{cc} did not finish within {error.timeout:.0f} s, and was ended") from None
-        if may_pass(result):
+        if refuses_the_source(result):
+            raise BuildError(f"{cc} rejected a generated kernel: {result.stderr.strip()[:2000]}")
+        if result.returncode:
             raise BuildInterruptedError(f"{cc} did not finish (exit {result.returncode}): "
                                         f"{result.stderr.strip()[:2000] or 'it was killed'}")
-        if result.returncode:
-            raise BuildError(f"{cc} rejected a generated kernel: {result.stderr.strip()[:2000]}")
         return library.read_bytes() if library.exists() else b""
 
 
@@ -101,8 +101,9 @@ def _version(cc: str) -> str:
         said = run_compiler([cc, "--version"], VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildInterruptedError(f"{cc} --version failed: {error}") from None
-    if said.returncode < 0:
-        raise BuildInterruptedError(f"{cc} --version did not finish: it was killed")
+    if said.returncode != 0:
+        raise BuildInterruptedError(f"{cc} --version did not finish (exit {said.returncode}): "
+                                    f"{said.stderr.strip()[:2000]}")
     return said.stdout
 
 

@@ -14,7 +14,7 @@ from typing import IO
 
 from tf_stitch.atomic_file import read_verified, remove_abandoned, write_verified
 from tf_stitch.errors import BuildInterruptedError, DamagedFileError
-from tf_stitch.private_folder import make_private, temporary_folder
+from tf_stitch.private_folder import make_private, open_lock, temporary_folder
 
 _PAUSE = 0.02
 
@@ -137,7 +137,7 @@ class KernelCache:
 
 def _opened(path: Path) -> IO[bytes] | None:
     try:
-        return path.open("ab", buffering=0)
+        return open_lock(path)
     except OSError:  # of a folder that is only read
         return None
 

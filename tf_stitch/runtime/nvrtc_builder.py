@@ -38,7 +38,7 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
 
     Raises:
         BuildError: CuPy or NVRTC is missing, or NVRTC's log.
-        BuildInterruptedError: NVRTC lacked memory, or made no cubin.
+        BuildInterruptedError: NVRTC failed for something else than the source, or made no cubin.
     """
     nvrtc = _nvrtc()
     known = known_cubin(source, architecture, cache, options)
@@ -130,10 +130,16 @@ def _compile_ptx(nvrtc: Any, source: str, architecture: str, options: Sequence[s
         made = nvrtc.getPTX(program)
         return (made.encode() if isinstance(made, str) else bytes(made)).rstrip(b"\0") + b"\0"
     except nvrtc.NVRTCError as error:
-        raise BuildError(f"NVRTC made no PTX of a generated kernel ({error}): "
-                         f"{nvrtc.getProgramLog(program).strip()[:2000]}") from None
+        raise _failure(nvrtc, program, error, "NVRTC made no PTX of a generated kernel") from None
     finally:
         nvrtc.destroyProgram(program)
+
+
+def _failure(nvrtc: Any, program: Any, error: Exception, refused: str) -> BuildError:
+    """The error to raise for one of NVRTC's: all but the refusal of a source or an option may pass."""
+    if not any(kind in str(error) for kind in ("ERROR_COMPILATION", "ERROR_INVALID_OPTION")):
+        return BuildInterruptedError(f"NVRTC did not finish: {error}")
+    return BuildError(f"{refused} ({error}): {nvrtc.getProgramLog(program).strip()[:2000]}")
 
 
 def _compile(nvrtc: Any, source: str, architecture: str, options: Sequence[str]
@@ -148,9 +154,6 @@ def _compile(nvrtc: Any, source: str, architecture: str, options: Sequence[str]
         cubin = bytes(nvrtc.getCUBIN(program)) + b"\0"  # CuPy leaves the last byte out, as if it ended a text
         return cubin, kernel_resources.read_log(nvrtc.getProgramLog(program))
     except nvrtc.NVRTCError as error:
-        if "OUT_OF_MEMORY" in str(error):
-            raise BuildInterruptedError(f"NVRTC did not finish: {error}") from None
-        log = nvrtc.getProgramLog(program)
-        raise BuildError(f"NVRTC rejected a generated kernel ({error}): {log.strip()[:2000]}") from None
+        raise _failure(nvrtc, program, error, "NVRTC rejected a generated kernel") from None
     finally:
         nvrtc.destroyProgram(program)

@@ -144,8 +144,6 @@ def _left_out(graphs: Sequence[Graph], of_work: Collection[str]) -> Iterator[str
 
 
 def _troubles(document: Document) -> Iterator[str]:
-    if document.get("no_native"):
-        yield f"NO NATIVE OP, regions ran in Python, slower than TensorFlow: {document['no_native']}"
     for title, entries in (("what went wrong", document["fallbacks"]),
                            ("what could be better", document.get("remarks", []))):
         counts: Counter[tuple[str, str]] = Counter()

@@ -2,6 +2,7 @@
 // No TensorFlow symbol is linked: the few functions needed are looked up when TensorFlow loads this library.
 #include <dlfcn.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -13,9 +14,22 @@
 
 #define TFS_EXPORT extern "C" __attribute__((visibility("default")))
 
+namespace tf_stitch {
+
+// Whether SIGINT has come since the last call (signal_watch.cc).
+bool TakeInterrupt();
+
+}  // namespace tf_stitch
+
 namespace {
 
-// Returns 1 when it has called tfs_hook_result, 0 to leave the graph alone, 2 when Ctrl-C ended it in the main thread.
+// What the callback returns. Anything else: Python raised where nothing catches it, as at the callback's first line.
+enum : int {
+  kRewritten = 101,    // it has called tfs_hook_result
+  kLeftAlone = 102,
+  kInterrupted = 103,  // Ctrl-C ended it, in the main thread
+};
+
 // `feeds`: names of nodes, each followed by a newline.
 typedef int (*tfs_optimize_fn)(const void* graph, std::int64_t bytes, const void* item, const char* graph_id,
                                const char* feeds, const char* device_type, void* result);
@@ -74,16 +88,20 @@ std::string Feeds(const tensorflow::grappler::GrapplerItem& item) {
 void Optimize(const char* device_type, const TF_Buffer* in, const TF_GrapplerItem* item, TF_Buffer* out,
               TF_Status* status) {
   std::string result;
-  int changed = 0;
+  int done = kLeftAlone;
   {
     const tf_stitch::CallbackGate<Callback>::Entry entry(&Gate());
     if (entry.get() != nullptr) {
-      changed = entry.get()->optimize(in->data, static_cast<std::int64_t>(in->length), item, Item(item).id.c_str(),
-                                      Feeds(Item(item)).c_str(), device_type, &result);
+      done = entry.get()->optimize(in->data, static_cast<std::int64_t>(in->length), item, Item(item).id.c_str(),
+                                   Feeds(Item(item)).c_str(), device_type, &result);
     }
   }
-  if (changed == 2) raise(SIGINT);  // Python has handled it; it shall again, when the main thread is back there
-  if (changed == 1) {
+  if (gettid() == getpid()) {  // the main thread, where Python handles signals
+    const bool pressed = tf_stitch::TakeInterrupt();
+    const bool lost = done != kRewritten && done != kLeftAlone && done != kInterrupted;
+    if (done == kInterrupted || (lost && pressed)) raise(SIGINT);  // Python handles it again, when it is back there
+  }
+  if (done == kRewritten) {
     Return(result, out);
   } else if (SetStatus() != nullptr) {
     SetStatus()(status, TF_ABORTED, "tf_stitch: nothing to do");  // TensorFlow then keeps its graph

@@ -3,6 +3,7 @@
 #include <semaphore.h>
 #include <signal.h>
 
+#include <atomic>
 #include <mutex>
 
 #define TFS_EXPORT extern "C" __attribute__((visibility("default")))
@@ -11,6 +12,7 @@ namespace {
 
 struct sigaction python;  // what SIGINT did before
 bool known = false;
+std::atomic<bool> arrived{false};
 
 sem_t* Seen() {
   static sem_t* seen = [] {
@@ -24,6 +26,7 @@ sem_t* Seen() {
 void OnInterrupt(int number, siginfo_t* info, void* context) {
   const int error = errno;
   sem_post(Seen());
+  arrived = true;
   errno = error;
   if ((python.sa_flags & SA_SIGINFO) != 0) {
     python.sa_sigaction(number, info, context);
@@ -33,6 +36,12 @@ void OnInterrupt(int number, siginfo_t* info, void* context) {
 }
 
 }  // namespace
+
+namespace tf_stitch {
+
+bool TakeInterrupt() { return arrived.exchange(false); }
+
+}  // namespace tf_stitch
 
 // Nothing where SIGINT ends the process or is ignored. Handlers that are neither Python's nor ours stay as they are.
 TFS_EXPORT void tfs_watch_install() {
