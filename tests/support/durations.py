@@ -1,4 +1,4 @@
-"""Seconds of each test file: those on record decide which files begin first, and a run ends with its own beside them."""
+"""Seconds of each test file: those on record decide which files begin first; a run ends with its own beside them."""
 
 from __future__ import annotations
 
