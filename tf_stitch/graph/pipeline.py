@@ -132,7 +132,7 @@ class FoundRegions:
         upload_inputs(graph_def)
         copy_between_gpus(graph_def)
         deliver_early(graph_def)
-        end_on_host(graph_def)
+        end_on_host(graph_def, self.state.is_own)
         hold(graph_def, self.state.preserved)
         return graph_def
 

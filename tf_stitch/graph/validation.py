@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -10,23 +11,27 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
 from tf_stitch.graph.clustering.py_function import task_cpu
-from tf_stitch.graph.own_ops import STITCH_OPS
+from tf_stitch.graph.own_ops import OUR_PREFIX, STITCH_OPS
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 
 
-def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str]) -> None:
+def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str],
+                   is_own: Callable[[str], bool] = lambda device: True) -> None:
     """Checks that `after` can stand for `before`.
+
+    Args:
+        is_own: whether a device is of this process, where alone our ops run.
 
     Raises:
         VerifyError: naming the node: a name twice, an input that does not exist, a cycle, a node gone that must
-            stay, or a device that differs from before.
+            stay, a device that differs from before, or an op of ours on a device of another process.
     """
     nodes = {node.name: node for node in after.node}
     if len(nodes) != len(after.node):
         raise VerifyError("two nodes have the same name")
     _check_kept(before, nodes, preserved)
-    _check_devices(before, after)
+    _check_devices(before, after, is_own)
     for node in after.node:
         _check_inputs(node, nodes)
     _check_acyclic(after, nodes)
@@ -42,7 +47,7 @@ def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozense
             raise VerifyError("the rewrite lost a node that must stay", _loc(node))
 
 
-def _check_devices(before: GraphDef, after: GraphDef) -> None:
+def _check_devices(before: GraphDef, after: GraphDef, is_own: Callable[[str], bool]) -> None:
     devices = {node.name: node.device for node in before.node}
     used = {*devices.values(), *map(task_cpu, devices.values())}
     for node in after.node:
@@ -50,6 +55,8 @@ def _check_devices(before: GraphDef, after: GraphDef) -> None:
             raise VerifyError(f"moved from {devices[node.name]!r} to {node.device!r}", _loc(node))
         if node.device not in used:
             raise VerifyError(f"is on {node.device!r}, which the graph did not use", _loc(node))
+        if node.op.startswith(OUR_PREFIX) and not is_own(node.device):
+            raise VerifyError(f"is on {node.device!r}, a device of another process", _loc(node))
 
 
 def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:

@@ -21,6 +21,7 @@ from tf_stitch.plugin import (
     keras_jit,
     keras_logs,
     known_optionals,
+    own_devices,
     partial_runs,
 )
 from tf_stitch.plugin.held_variables import HeldVariables
@@ -52,6 +53,7 @@ def enable(config: StitchConfig | None = None) -> None:
         check_version(tf.version.VERSION)
         build_library(GRAPH_HOOK, config.cache_dir)  # without it nothing is worth doing, or saying
         native, no_native = _load_native(config)
+        own_devices.notice_servers()
         session = Session(config, native, no_native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
         at_exit.callbacks.callback(_close)

@@ -120,7 +120,8 @@ class Session:
             convolutions = any(is_convolution(node.op) for node in item.graph_def.node)
             types_of = types_between_branches(item.graph_def, item.output_types)
             state = GraphState(item.graph_def, types_of, item.preserved,
-                               self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type)
+                               self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type,
+                               item.is_own)
             options = GraphOptions.by(self._config, item.device_type, self._native is not None,
                                       profiles(self._config.cache_dir), self._controls,
                                       lambda: self._libraries.has_nccl)
