@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import SourceLoc, VerifyError
-from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.clustering.py_function import task_cpu
+from tf_stitch.graph.node_order import in_running_order
 from tf_stitch.graph.own_ops import OUR_PREFIX, STITCH_OPS
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
@@ -34,7 +34,7 @@ def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str],
     _check_devices(before, after, is_own)
     for node in after.node:
         _check_inputs(node, nodes)
-    _check_acyclic(after, nodes)
+    in_running_order(after)
 
 
 def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozenset[str]) -> None:
@@ -78,31 +78,6 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
         given = sum(not name.startswith("^") for name in node.input)
         if wanted != given:
             raise VerifyError(f"has {given} data inputs, its attributes say {wanted}", _loc(node))
-
-
-def _check_acyclic(after: GraphDef, nodes: dict[str, NodeDef]) -> None:
-    """Kahn's algorithm; the edges out of NextIteration are the back edges that loops are made of. (A region that
-    both precedes and follows a loop waits for itself: TensorFlow would end the step without running it.)"""
-    waiting: dict[str, int] = {}
-    consumers: dict[str, list[str]] = defaultdict(list)
-    extra = entrances(nodes)
-    for node in after.node:
-        producers = [*(producer_of(name) for name in node.input), *extra.get(node.name, ())]
-        producers = [name for name in producers if nodes[name].op not in ("NextIteration", "RefNextIteration")]
-        waiting[node.name] = len(producers)
-        for name in producers:
-            consumers[name].append(node.name)
-    ready = [name for name, count in waiting.items() if count == 0]
-    done = 0
-    while ready:
-        done += 1
-        for name in consumers[ready.pop()]:
-            waiting[name] -= 1
-            if waiting[name] == 0:
-                ready.append(name)
-    if done != len(nodes):
-        stuck = next(name for name, count in waiting.items() if count)
-        raise VerifyError("is on, or behind, a cycle", _loc(nodes[stuck]))
 
 
 def _loc(node: NodeDef) -> SourceLoc:

@@ -23,6 +23,7 @@ from tf_stitch.errors import (
     BuildPending,
     EmptyTensorError,
     GraphLeftAloneError,
+    VerifyError,
 )
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.registry import is_convolution
@@ -154,7 +155,11 @@ class Session:
 
         numbers = {loop.name: self._register_loop(loop, item.function, group, region_of, budget)
                    for loop in state.native}
-        rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
+        try:
+            rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
+        except VerifyError:  # nobody will run what was registered
+            self._end([*region_of.values(), *(n for own in numbers.values() for n in own.values())])
+            raise
         if rewritten is not None:
             number_regions(rewritten, numbers)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
