@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import networkx as nx
+import pytest
 
 from tests.support.rules import holds_for
 

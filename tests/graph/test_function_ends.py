@@ -63,3 +63,10 @@ def test_two_ends_share_a_number() -> None:
     text = "a = StitchStateOp()\none_b = NoOp(^a)\nother_b = NoOp(^a)"
     found = ended(text)
     assert found["one_b"] == found["other_b"] == "NoOp(^tf_stitch_end_0/a)"
+
+
+def test_gpus_of_another_process() -> None:
+    """They have not our ops."""
+    graph = on_gpus(STEP)
+    end_on_host(graph, lambda device: False)
+    assert text_of(graph) == text_of(on_gpus(STEP))

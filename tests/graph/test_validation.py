@@ -58,6 +58,14 @@ def test_a_python_function_runs_on_the_cpu_of_its_task() -> None:
         validate_graph(before, after, frozenset())
 
 
+def test_our_ops_run_in_this_process() -> None:
+    after = graph(("x", "_Arg", []), ("b", "StitchOp", ["x"]), ("y", "_Retval", ["b:0"]))
+    after.node[1].attr["Tin"].list.type.append(1)
+    after.node[1].attr["Tout"].list.type.append(1)
+    with pytest.raises(VerifyError, match="another process"):
+        validate_graph(graph(*CHAIN), after, frozenset(), lambda device: False)
+
+
 def _dangle(after: GraphDef) -> None:
     after.node[3].input[0] = "gone:0"
 

@@ -4,6 +4,8 @@ is given. On one GPU control edges mean no more than that."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -15,11 +17,15 @@ _HANDS_ON = frozenset({"NoOp", "Identity", "OptionalFromValue", "_Retval"})
 """Ops of a function's end: none reads what another one has written."""
 
 
-def end_on_host(graph_def: GraphDef) -> None:
-    """Lets the last NoOps of a function wait for other GPUs by a number in the host's memory."""
+def end_on_host(graph_def: GraphDef, is_own: Callable[[str], bool] = lambda device: True) -> None:
+    """Lets the last NoOps of a function wait for other GPUs by a number in the host's memory.
+
+    Args:
+        is_own: whether a device is of this process.
+    """
     nodes = {node.name: node for node in graph_def.node}
     crossing = [(node, i) for node in graph_def.node if node.op == "NoOp" for i, control in enumerate(node.input)
-                if are_peers(nodes[producer_of(control)], node)]
+                if are_peers(nodes[producer_of(control)], node) and is_own(node.device)]
     ends = _ends(graph_def) if crossing else set()
     made: dict[tuple[str, str], str] = {}
     for node, i in ((node, i) for node, i in crossing if node.name in ends):

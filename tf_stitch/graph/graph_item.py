@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,6 +53,7 @@ class GraphItem:
         feeds: names of the preserved nodes whose result the caller gives.
         is_called: a function that another graph calls, and that TensorFlow does not inline there: each call may make
             kernels of it anew.
+        is_own: whether a device is of this process.
     """
 
     graph_def: GraphDef
@@ -63,6 +64,7 @@ class GraphItem:
     types: TypeSource
     feeds: frozenset[str] = frozenset()
     is_called: bool = False
+    is_own: Callable[[str], bool] = lambda device: True
 
     @property
     def function(self) -> str:

@@ -94,3 +94,9 @@ def _hold(region: NodeDef, handles: Mapping[str, NodeDef]) -> None:
     region.attr["held"].list.i.extend(numbers)
     region.attr["N"].i = 0
     del region.input[first:first + count]
+
+
+def held_numbers(node: NodeDef) -> list[int]:
+    """The numbers of the held variables whose handle a node is, or that a region holds."""
+    return [node.attr[_NUMBER].i] if node.op == HELD_HANDLE else list(node.attr["held"].list.i) if "held" in node.attr \
+        else []

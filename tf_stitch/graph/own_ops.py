@@ -5,3 +5,5 @@ STITCH_OPS = REGIONS | {"StitchWhile"}
 UPLOAD = "StitchUpload"
 OWN_OPS = STITCH_OPS | {UPLOAD}
 """Those and what stands before them, of the same regions."""
+OUR_PREFIX = "Stitch"
+"""How the names of all our ops begin."""

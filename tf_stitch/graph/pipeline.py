@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.access_order import check_access_order
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
@@ -104,10 +106,12 @@ class FoundRegions:
     """A graph's regions.
 
     Attributes:
+        given: the graph as TensorFlow gave it.
         state: the graph that holds them.
         regions: what was found; the caller may keep only some.
     """
 
+    given: GraphDef
     state: GraphState
     regions: Regions
     _clustering: Clustering
@@ -126,14 +130,26 @@ class FoundRegions:
         """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
         of the host and of other GPUs are copied to regions on GPUs, sums over GPUs begin before regions end, the end
         of a function waits for other GPUs on the host alone, and regions hold the variables that their function
-        holds."""
-        graph_def = self._clustering.apply(self.regions.regions, make_node)
+        holds.
+
+        Raises:
+            VerifyError: a variable's reads and updates are not in the order that TensorFlow gave: a bug.
+        """
+        members: dict[str, str] = {}
+
+        def make_member(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
+            node = make_node(region, device, controls)
+            members.update(dict.fromkeys(region.members, node.name))
+            return node
+
+        graph_def = self._clustering.apply(self.regions.regions, make_member)
         put_back_loops(graph_def, self.state.sized)
         upload_inputs(graph_def)
         copy_between_gpus(graph_def)
         deliver_early(graph_def)
-        end_on_host(graph_def)
+        end_on_host(graph_def, self.state.is_own)
         hold(graph_def, self.state.preserved)
+        check_access_order(self.given, graph_def, members)
         return graph_def
 
 
@@ -148,19 +164,19 @@ def find_regions(state: GraphState, options: GraphOptions, instrument: Instrumen
         GraphLeftAloneError: the graph is to run as it is.
         UnsupportedError: the graph cannot be read.
     """
-    found = _found(run_passes(state, graph_passes(options), instrument), options)
+    found = _found(state.graph_def, run_passes(state, graph_passes(options), instrument), options)
     if any(region.assumes for region in found.without_fallback):
-        found = _found(found.state.without_assumption, options)
+        found = _found(found.given, found.state.without_assumption, options)
     if any(node.kind is OpKind.LOOP for region in found.without_fallback for node in region.graph.nodes()):
         return find_regions(state, replace(options, fold=False), instrument)
     return found
 
 
-def _found(state: GraphState, options: GraphOptions) -> FoundRegions:
+def _found(given: GraphDef, state: GraphState, options: GraphOptions) -> FoundRegions:
     clustering = Clustering(state, options.clusters)
     regions = clustering.find()
     fallbacks = _fallbacks(state, regions, clustering) if options.need_fallback else {}
-    return FoundRegions(state, regions, clustering, fallbacks)
+    return FoundRegions(given, state, regions, clustering, fallbacks)
 
 
 def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> dict[int, FallbackSubgraph | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -38,6 +38,7 @@ class GraphState:
         library_on: on which device types regions hold which matmuls, and convolutions.
         feeds: names of preserved nodes whose result the caller gives.
         device_type: "GPU" if any node of the graph is on one, else "CPU".
+        is_own: whether a device is of this process, where alone our ops run.
         count: of imports.
         legalizations: how ops become IR that this graph alone has: folded loops.
         equal: symbolic dimension -> the common name of those that are assumed equal.
@@ -56,6 +57,7 @@ class GraphState:
     library_on: Scope = field(default_factory=lambda: NO_MATMULS)
     feeds: frozenset[str] = frozenset()
     device_type: str = "CPU"
+    is_own: Callable[[str], bool] = lambda device: True
     count: ImportCount = field(default_factory=ImportCount)
     legalizations: Mapping[str, Legalization] = field(default_factory=dict)
     equal: Mapping[Symbol, Symbol] = field(default_factory=dict)

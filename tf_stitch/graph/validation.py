@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import SourceLoc, VerifyError
-from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.clustering.py_function import task_cpu
-from tf_stitch.graph.own_ops import STITCH_OPS
+from tf_stitch.graph.node_order import in_running_order
+from tf_stitch.graph.own_ops import OUR_PREFIX, STITCH_OPS
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 
 
-def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str]) -> None:
+def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str],
+                   is_own: Callable[[str], bool] = lambda device: True) -> None:
     """Checks that `after` can stand for `before`.
+
+    Args:
+        is_own: whether a device is of this process, where alone our ops run.
 
     Raises:
         VerifyError: naming the node: a name twice, an input that does not exist, a cycle, a node gone that must
-            stay, or a device that differs from before.
+            stay, a device that differs from before, or an op of ours on a device of another process.
     """
     nodes = {node.name: node for node in after.node}
     if len(nodes) != len(after.node):
         raise VerifyError("two nodes have the same name")
     _check_kept(before, nodes, preserved)
-    _check_devices(before, after)
+    _check_devices(before, after, is_own)
     for node in after.node:
         _check_inputs(node, nodes)
-    _check_acyclic(after, nodes)
+    in_running_order(after)
 
 
 def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozenset[str]) -> None:
@@ -42,7 +47,7 @@ def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozense
             raise VerifyError("the rewrite lost a node that must stay", _loc(node))
 
 
-def _check_devices(before: GraphDef, after: GraphDef) -> None:
+def _check_devices(before: GraphDef, after: GraphDef, is_own: Callable[[str], bool]) -> None:
     devices = {node.name: node.device for node in before.node}
     used = {*devices.values(), *map(task_cpu, devices.values())}
     for node in after.node:
@@ -50,6 +55,8 @@ def _check_devices(before: GraphDef, after: GraphDef) -> None:
             raise VerifyError(f"moved from {devices[node.name]!r} to {node.device!r}", _loc(node))
         if node.device not in used:
             raise VerifyError(f"is on {node.device!r}, which the graph did not use", _loc(node))
+        if node.op.startswith(OUR_PREFIX) and not is_own(node.device):
+            raise VerifyError(f"is on {node.device!r}, a device of another process", _loc(node))
 
 
 def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
@@ -71,31 +78,6 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
         given = sum(not name.startswith("^") for name in node.input)
         if wanted != given:
             raise VerifyError(f"has {given} data inputs, its attributes say {wanted}", _loc(node))
-
-
-def _check_acyclic(after: GraphDef, nodes: dict[str, NodeDef]) -> None:
-    """Kahn's algorithm; the edges out of NextIteration are the back edges that loops are made of. (A region that
-    both precedes and follows a loop waits for itself: TensorFlow would end the step without running it.)"""
-    waiting: dict[str, int] = {}
-    consumers: dict[str, list[str]] = defaultdict(list)
-    extra = entrances(nodes)
-    for node in after.node:
-        producers = [*(producer_of(name) for name in node.input), *extra.get(node.name, ())]
-        producers = [name for name in producers if nodes[name].op not in ("NextIteration", "RefNextIteration")]
-        waiting[node.name] = len(producers)
-        for name in producers:
-            consumers[name].append(node.name)
-    ready = [name for name, count in waiting.items() if count == 0]
-    done = 0
-    while ready:
-        done += 1
-        for name in consumers[ready.pop()]:
-            waiting[name] -= 1
-            if waiting[name] == 0:
-                ready.append(name)
-    if done != len(nodes):
-        stuck = next(name for name, count in waiting.items() if count)
-        raise VerifyError("is on, or behind, a cycle", _loc(nodes[stuck]))
 
 
 def _loc(node: NodeDef) -> SourceLoc:

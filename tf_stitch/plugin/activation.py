@@ -18,6 +18,7 @@ from tf_stitch.plugin import (
     keras_jit,
     keras_logs,
     known_optionals,
+    own_devices,
     partial_runs,
 )
 from tf_stitch.plugin.held_variables import HeldVariables
@@ -49,6 +50,7 @@ def enable(config: StitchConfig | None = None) -> None:
         check_version(tf.version.VERSION)
         build_library(GRAPH_HOOK, config.cache_dir)  # without it nothing is worth doing, or saying
         native = None if config.wrap == "py_function" else load_op(config.cache_dir)
+        own_devices.notice_servers()
         session = Session(config, native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
         at_exit.callbacks.callback(_close)

@@ -27,6 +27,7 @@ from tf_stitch.graph.validation import validate_graph
 from tf_stitch.interruption import Interrupted, interruptible, watch
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import at_exit
+from tf_stitch.plugin.own_devices import is_own_device
 
 Optimize = Callable[[GraphItem], GraphDef | None]
 OnError = Callable[[Exception], None]
@@ -151,11 +152,12 @@ class _Hook:
         with self._api.open(handle) as view:
             is_tf_data = self._pipelines.visit(graph_id, graph_def)
             is_called = self._functions.visit(graph_id, graph_def)
-            item = GraphItem(graph_def, view.preserved(), graph_id, device_type, is_tf_data, view, feeds, is_called)
+            item = GraphItem(graph_def, view.preserved(), graph_id, device_type, is_tf_data, view, feeds, is_called,
+                             is_own_device)
             after = self.optimize(item)
         if after is None:
             return None
-        validate_graph(GraphDef.FromString(serialized), after, item.preserved)
+        validate_graph(GraphDef.FromString(serialized), after, item.preserved, item.is_own)
         rewritten: bytes = after.SerializeToString()
         return rewritten
 

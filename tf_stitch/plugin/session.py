@@ -23,6 +23,7 @@ from tf_stitch.errors import (
     BuildPending,
     EmptyTensorError,
     GraphLeftAloneError,
+    VerifyError,
 )
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.registry import is_convolution
@@ -119,7 +120,8 @@ class Session:
             convolutions = any(is_convolution(node.op) for node in item.graph_def.node)
             types_of = types_between_branches(item.graph_def, item.output_types)
             state = GraphState(item.graph_def, types_of, item.preserved,
-                               self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type)
+                               self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type,
+                               item.is_own)
             options = GraphOptions.by(self._config, item.device_type, self._native is not None,
                                       profiles(self._config.cache_dir), self._controls,
                                       lambda: self._libraries.has_nccl)
@@ -152,7 +154,11 @@ class Session:
 
         numbers = {loop.name: self._register_loop(loop, item.function, group, region_of, budget)
                    for loop in state.native}
-        rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
+        try:
+            rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
+        except VerifyError:  # nobody will run what was registered
+            self._end([*region_of.values(), *(n for own in numbers.values() for n in own.values())])
+            raise
         if rewritten is not None:
             number_regions(rewritten, numbers)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))

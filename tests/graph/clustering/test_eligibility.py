@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
-from tf_stitch.graph.clustering.eligibility import ON_THE_CPU
+from tf_stitch.graph.clustering.eligibility import OF_ANOTHER_TASK, ON_THE_CPU
 from tf_stitch.graph.state import GraphState
 
 PROFILES = {"CPU": CPU.profile, "GPU": H200.profile}
@@ -43,3 +43,14 @@ def test_regions_in_python_update_no_variable() -> None:
         regions, why = found(lambda x: v.assign_add(tf.tanh(x)), "CPU", native)
         assert ("cannot" in why.get("AssignAddVariableOp", "")) is not native
         assert len(regions.regions) == 1
+
+
+def test_nodes_of_another_process_stay() -> None:
+    function = tf.function(lambda x: tf.tanh(x) * tf.sigmoid(x)).get_concrete_function(tf.TensorSpec((4, 8)))
+    graph_def = function.graph.as_graph_def()
+    for node in graph_def.node:
+        node.device = f"/job:worker/replica:0/task:{int(node.op == 'Tanh')}/device:CPU:0"
+    state = GraphState(graph_def, types_of_graph(function.graph), frozenset(), is_own=lambda device: "task:0" in device)
+    regions = Clustering(state, ClusterOptions(1, PROFILES)).find()
+    assert [set(region.members) for region in regions.regions] == [{"Sigmoid", "mul"}]
+    assert regions.left_out["Tanh"] == OF_ANOTHER_TASK

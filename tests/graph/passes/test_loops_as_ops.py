@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -49,6 +50,13 @@ def test_a_loop_with_an_op_that_no_region_holds_stays_with_the_reason() -> None:
     [loop] = result.graph.loops
     assert loop.reason is not None
     assert "Igamma" in loop.reason
+
+
+def test_a_loop_of_another_process_stays() -> None:
+    result = loops_as_ops().run(replace(lowered(until_large, X).state(), is_own=lambda device: False))
+    assert not result.modified
+    [loop] = result.graph.loops
+    assert loop.reason == "its nodes are on a device of another process"
 
 
 def test_what_the_user_skips_stays() -> None:

@@ -17,6 +17,7 @@ from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import Node
 
 OUTSIDE = "an index is decided at run time, and kernels on a GPU do not raise where it is outside"
+OF_ANOTHER_TASK = "is on a device of another process"
 ON_THE_CPU = "is on a GPU, and regions that run in Python (TF_STITCH_WRAP=py_function) are on the CPU"
 """Its kernels and TensorFlow's of a GPU differ in casts of what no integer is, and in indices that are outside."""
 
@@ -39,7 +40,7 @@ class Eligibility:
                  contexts: Mapping[str, object], native: bool, why_not: Callable[[str], str | None]) -> None:
         self._sure, self._imported = state.sure, state.imported
         self._fetched, self._contexts = fetched, contexts
-        self._native, self._library_on = native, state.library_on
+        self._native, self._library_on, self._is_own = native, state.library_on, state.is_own
         self._written = {h for n in self._imported.nodes.values() if n.reason is None for h in n.writes}
         self._integers_on_host = integers_on_host(self._imported, defs)
         asked = ((n.name, why_not(n.name)) for n in self._imported.nodes.values() if n.reason is None)
@@ -47,6 +48,8 @@ class Eligibility:
 
     def why_not(self, node: ImportedNode) -> str | None:
         """Why no region may hold a node, or None."""
+        if not self._is_own(node.device):
+            return OF_ANOTHER_TASK
         if node.op == ALL_REDUCE:
             return IN_STREAMS
         if node.reason is not None or node.name in self.refused:

@@ -9,9 +9,11 @@ from functools import cached_property
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.attributes import is_stateful
 from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
-from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
+from tf_stitch.frontend.tensorflow.variable_ops import STANDING
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.pruning import prune
@@ -60,8 +62,9 @@ class RegionReplacement:
         return out
 
     def _controls(self, region: RegionGraph, anchors: dict[str, NodeDef]) -> list[str]:
-        """Nodes the region has to follow. Of producers whose data it no longer reads (constants, shape arithmetic)
-        those that follow others themselves; in a branch or loop all, for they tell it when it is dead.
+        """Nodes the region has to follow. Of producers whose data it no longer reads (constants, shape arithmetic, what
+        a dead store would have stored) those that bring an order with them; in a branch or loop all, for they tell it
+        when it is dead.
 
         A Switch tells that by its outputs alone: who follows it by a control edge runs in both branches, and once
         more when a loop has ended. An identity of the output is followed in its place.
@@ -95,18 +98,38 @@ class RegionReplacement:
         return anchor
 
     def _order_of(self, name: str, used: set[str]) -> list[str]:
-        """The node itself if control edges lead to it, else such nodes among the arithmetic that gives its value."""
+        """The node itself if it brings an order, else such nodes among the arithmetic that gives its value."""
         found: list[str] = []
         stack, seen = [name], {name}
         while stack:
             node = self.state.imported.nodes[stack.pop()]
-            if node.control_inputs:
+            if node.name not in self._in_order:
+                continue
+            if node.weight or node.control_inputs or self._has_state(node):
                 found.append(node.name)
-            elif not node.weight:
-                producers = {t.rpartition(":")[0] for t in node.inputs} - seen - used
-                seen |= producers
-                stack += producers
+                continue
+            producers = {producer_of(t) for t in node.inputs} - seen - used
+            seen |= producers
+            stack += producers
         return found
+
+    @cached_property
+    def _in_order(self) -> frozenset[str]:
+        """Nodes that come after something: a control input, or what has a state, is among all that leads to them.
+        TensorFlow removes control edges that data edges imply: then the value that a store never shows is all that
+        holds a read before the next store."""
+        found: set[str] = set()
+        for node in self.state.imported.nodes.values():
+            if node.control_inputs or self._has_state(node) or any(producer_of(t) in found for t in node.inputs):
+                found.add(node.name)
+        return frozenset(found)
+
+    def _has_state(self, node: ImportedNode) -> bool:
+        """Whether it matters when a node runs."""
+        if node.op in STANDING or not is_stateful(node.op):
+            return False
+        constant = self.state.imported.constant_handles
+        return node.op != "ReadVariableOp" or not all(handle in constant for handle in node.reads)
 
     def _stand_in(self, original: NodeDef, region: str, tensor: Mapping[str, str]) -> NodeDef:
         """A node of the same name for one that has to exist."""

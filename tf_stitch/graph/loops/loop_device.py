@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
@@ -12,13 +14,18 @@ from tf_stitch.ir.types import TensorType
 _INTEGERS = (DType.I32, DType.I64, DType.BOOL)
 
 
-def device_of(frame: LoopFrame, graph: EnclosingGraph) -> str:
-    """The device of a loop's nodes. Beside a GPU whole numbers and conditions may be on a CPU, where TensorFlow's
-    kernels for GPUs have them, too: the op runs all on the GPU.
+def device_of(frame: LoopFrame, graph: EnclosingGraph, is_own: Callable[[str], bool]) -> str:
+    """The device of a loop's nodes, one of this process. Beside a GPU whole numbers and conditions may be on a CPU,
+    where TensorFlow's kernels for GPUs have them, too: the op runs all on the GPU.
+
+    Args:
+        is_own: whether a device is of this process.
 
     Raises:
-        UnsupportedError: its nodes are on several devices.
+        UnsupportedError: its nodes are on several devices, or on another process's.
     """
+    if not all(is_own(node.device) for node in frame.nodes):
+        raise UnsupportedError("its nodes are on a device of another process")
     gpus: set[str] = {node.device for node in frame.nodes if device_type(node.device) == "GPU"}
     others = [node for node in frame.nodes if node.device not in gpus]
     if len(gpus) > 1 or len({node.device for node in others if node.device or not gpus}) > 1:

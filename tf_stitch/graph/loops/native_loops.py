@@ -95,7 +95,7 @@ class _Replacement:
         edit = self.edit
         name = edit.free_name(f"{frame.name}/stitched")
         around = EnclosingGraph(frame.name, edit.state.imported, edit.types, edit.defs, edit.users)
-        device = device_of(frame, around)
+        device = device_of(frame, around, edit.state.is_own)
         cut = LoopCut(frame, around, self._lists)
         loop = cut.loop(name, device, is_split(device))
         new = [*around.new.values(), while_node(loop)]

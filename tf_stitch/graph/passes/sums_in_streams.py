@@ -30,11 +30,12 @@ class SumsInStreams:
     def run(self, state: GraphState) -> PassResult[GraphState]:
         if state.device_type != "GPU" or not any(node.op == COLLECTIVE for node in state.graph_def.node):
             return PassResult(state, False)
-        contexts = control_contexts(state.imported, frame_names(state.graph_def))
+        nodes, contexts = state.imported.nodes, control_contexts(state.imported, frame_names(state.graph_def))
 
         def is_free(name: str) -> bool:
-            """Whether it runs once in every step, in no branch or loop, and the user does not want it left."""
-            return contexts.get(name) == frozenset() and self.controls.why_not(name) is None
+            """Whether it runs here, once in every step, in no branch or loop, and the user does not want it left."""
+            return (contexts.get(name) == frozenset() and self.controls.why_not(name) is None
+                    and state.is_own(nodes[name].device))
 
         graph_def = state.copy_graph()
         if not all_reduces_in_streams(graph_def, state.imported.statics, is_free, self.has_nccl):

@@ -1,0 +1,147 @@
+"""Random programs that read and update variables, stitched, beside NumPy: is every read in its place?
+
+    python -m tools.fuzz.variables --seeds=0:5000 --out=benchmarks/variable_programs.md
+    python -m tools.fuzz.variables --seeds=17                 one
+    python -m tools.fuzz.variables --seeds=0:100 --kernels    by kernels, rather than by TensorFlow's ops in regions
+
+Each program is called several times, with other branches and trip counts; its results and what its variables have are
+compared after each call. The exit code is 1 if one was wrong. The order of accesses does not depend on what runs a
+region's nodes, and without kernels most of the time goes into TensorFlow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CALLS = 8
+CHUNK = 200
+"""Programs to a process: it keeps what TensorFlow keeps of each."""
+REFUSED = "in the rewritten graph, which uses the same variable", "lost an update"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a program; `wrong` says what differed, "" if nothing did."""
+
+    seed: int
+    wrong: str
+
+
+def try_program(seed: int, calls: int = CALLS) -> Outcome:
+    """Runs the program of a seed. (Where graphs are rewritten, and how, is the caller's matter.)"""
+    import tensorflow as tf
+
+    from tools.fuzz.variable_programs import FLAGS, SIDE, NumPyMachine, TensorFlowMachine, draw, run
+
+    program, rng = draw(seed), np.random.default_rng(seed)
+    first = [rng.uniform(-1, 1, (SIDE, SIDE)) for _ in range(program.variables)]
+    variables = [tf.Variable(value.astype(np.float32)) for value in first]
+    wanted = NumPyMachine(first, (), 0)
+
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor, flags: tf.Tensor, trips: tf.Tensor) -> Any:
+        return run(program, TensorFlowMachine(variables, flags, trips), x)
+
+    for call in range(calls):
+        x = rng.uniform(-1, 1, (SIDE, SIDE)).astype(np.float32)
+        wanted.flags, wanted.trips = [bool(flag) for flag in rng.integers(0, 2, FLAGS)], int(rng.integers(0, 4))
+        results = step(tf.constant(x), tf.constant(wanted.flags), tf.constant(wanted.trips))
+        right = run(program, wanted, x.astype(np.float64))
+        for kind, got, have in (("result", results, right), ("variable", variables, wanted.variables)):
+            for i, (one, other) in enumerate(zip(got, have, strict=True)):
+                if not np.allclose(one.numpy(), other, rtol=2e-3, atol=2e-3):
+                    return Outcome(seed, f"{kind} {i} in call {call}")
+        for variable, value in zip(variables, wanted.variables, strict=True):  # rounding does not add up
+            variable.assign(np.clip(value, -2, 2))
+        wanted.variables = [np.clip(value, -2, 2) for value in wanted.variables]
+    return Outcome(seed, "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0:100", help="one seed, or FIRST:END")
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
+    parser.add_argument("--out", type=Path, help="a table")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    first, _, end = args.seeds.partition(":")
+    seeds = range(int(first), int(end or int(first) + 1))
+    if args.here:
+        print(json.dumps(_chunk(seeds, args.kernels)))
+        return 0
+    begin, counts, failures = time.monotonic(), Counter[str](), list[tuple[int, str]]()
+    for start in range(seeds.start, seeds.stop, CHUNK):
+        if time.monotonic() - begin > args.seconds:
+            break
+        part = _in_a_process(range(start, min(start + CHUNK, seeds.stop)), args.kernels)
+        counts.update(part["counts"])
+        failures += part["failures"]
+        print(f"{start}: {dict(counts)} {failures}", flush=True)
+    if args.out is not None:
+        args.out.write_text(_table(counts, failures, args.kernels))
+    return bool(failures)
+
+
+def _in_a_process(seeds: range, kernels: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tools.fuzz.variables", f"--seeds={seeds.start}:{seeds.stop}", "--here"]
+    settings = {"TF_STITCH": "0", "TF_STITCH_ASYNC": "0", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1",
+                "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run([*command, *["--kernels"] * kernels], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, **settings})
+    if done.returncode:
+        return {"counts": {"crashed": 1}, "failures": [(seeds.start, f"the process ended with {done.returncode}")]}
+    part: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return part
+
+
+def _chunk(seeds: range, kernels: bool) -> dict[str, Any]:
+    from tf_stitch.config import StitchConfig
+    from tf_stitch.plugin import activation
+    from tf_stitch.plugin.session import Session
+
+    if not kernels:
+        Session.build = lambda *_: None  # type: ignore[method-assign]
+    activation.enable(StitchConfig(enabled=True, async_builds="0", profitability_check=False, min_region=1))
+    session, failures = activation.current_session(), []
+    assert session is not None
+    for seed in seeds:
+        try:
+            outcome = try_program(seed)
+        except Exception as error:  # a program's own end is a result
+            outcome = Outcome(seed, f"{type(error).__name__}: {str(error)[:200]}")
+        if outcome.wrong:
+            failures.append((seed, outcome.wrong))
+    document = session.document()
+    refused = sum(entry["count"] for entry in document["fallbacks"] if any(part in entry["reason"] for part in REFUSED))
+    return {"failures": failures,
+            "counts": {"programs": len(seeds), "calls": len(seeds) * CALLS, "wrong": len(failures),
+                       "regions": len(document["regions"]), "refused": refused}}  # fmt: skip
+
+
+def _table(counts: Counter[str], failures: list[tuple[int, str]], kernels: bool) -> str:
+    from tools.benchmark.raw_rows import command_line
+
+    columns = ("programs", "calls", "regions", "refused", "wrong")
+    lines = ["# Programs that read and update variables, stitched and in NumPy", "",
+             f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {'kernels' if kernels else 'TensorFlow ops in regions'}: "
+             f"`{command_line(sys.argv)}`", "", f"| {' | '.join(columns)} |", "| ---: " * len(columns) + "|",
+             f"| {' | '.join(str(counts[column]) for column in columns)} |"]  # fmt: skip
+    lines += ["", *(f"- seed {seed}: {wrong}" for seed, wrong in failures)] if failures else []
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
