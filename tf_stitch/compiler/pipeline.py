@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
@@ -30,6 +30,7 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
 from tf_stitch.libraries.registry import library_of
+from tf_stitch.lowering.bounded_sums import bounded_sums
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.attention_calls import attentions_to_call
@@ -144,7 +145,7 @@ def compile_plan(plan: StitchPlan, inputs: tuple[str, ...], variables: tuple[str
     """As compile_region, for a graph with sizes that change whose plan is known."""
     start = time.perf_counter()
     compiler = PatternCompiler(options.device, options.aligned, reuse=options.reuse, templates=options.templates)
-    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.queued)
+    buffers = _buffers(plan, _work(plan, compiler), inputs, variables, options)
     return _assembled(plan, buffers, inputs, variables, options, start)
 
 
@@ -198,8 +199,16 @@ def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
 
 def _placed(plan: StitchPlan, compiler: PatternCompiler, inputs: tuple[str, ...], variables: tuple[str, ...],
             options: CompileOptions) -> BufferPlan:
-    work = _final_work(plan, compiler, options)
-    return plan_buffers(plan.graph, work, inputs, variables, packed=options.device.queued)
+    return _buffers(plan, _final_work(plan, compiler, options), inputs, variables, options)
+
+
+def _buffers(plan: StitchPlan, work: Sequence[Work], inputs: tuple[str, ...], variables: tuple[str, ...],
+             options: CompileOptions) -> BufferPlan:
+    """Buffers of a plan's kernels and calls. Sums get their levels last: which kernels there are, and how they are
+    scheduled, does not depend on it."""
+    bounded = [replace(one, program=bounded_sums(one.program)) if isinstance(one, LoweredKernel) else one
+               for one in work]
+    return plan_buffers(plan.graph, bounded, inputs, variables, packed=options.device.queued)
 
 
 def _planned(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions) -> StitchPlan:
