@@ -82,7 +82,7 @@ def compiled(family: str, n: int, function: str, changing: bool, device: DeviceS
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_chain_of_a_family_is_too_long(family: str, function: str, changing: bool, device: DeviceSpec) -> None:
     """At sizes up to 10^8 terms, of kernels made for one size or for all."""
-    for n in (1000,) if changing else (1000, 40_000, 1_000_003, 100_000_000 // 64):
+    for n in (1000, 1_000_003) if changing else (1000, 40_000, 1_000_003, 100_000_000 // 64):
         for kernel in compiled(family, n, function, changing, device).kernels:
             if not kernel.program.looped:
                 verify_program(kernel.program)
