@@ -42,7 +42,8 @@ def sum_lanes(loop: k.For, dtype: DType) -> int:
     along = {loop.var}
     for stmt in loop.body:
         if isinstance(stmt, k.LetIndex):
-            if not isinstance(stmt.source, Index) or stmt.limit is not None:
+            if not isinstance(stmt.source, Index) or stmt.limit is not None or any(
+                    stmt.source.coefficient(v) not in (0, 1) for v in along):
                 return 1
             along.add(stmt.var)
         if not all(map(_has_vectors, evaluated(stmt))) or any(
