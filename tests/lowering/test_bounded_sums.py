@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.differential import patterns as p
-from tests.differential.runner import Values, cache, keys_of, region, results_by_key, run_kernel_ir
+from tests.differential.runner import Values, build_cubin, cache, keys_of, region, results_by_key, run_kernel_ir
 from tests.differential.sized_patterns import SIZED_PATTERNS
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
@@ -76,9 +76,9 @@ def compiled(family: str, n: int, function: str, changing: bool, device: DeviceS
     return compile_region(graph, *keys_of(graph), CompileOptions(device, plans=PlanMemory() if changing else None))
 
 
-@DEVICES
 @CHANGING
-@pytest.mark.parametrize("function", ["mul", "pow"])
+@pytest.mark.parametrize(("device", "function"), [(CPU, "mul"), (CPU, "pow"), (H200, "mul")], ids=[
+    "cpu-mul", "cpu-pow", "cuda"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_chain_of_a_family_is_too_long(family: str, function: str, changing: bool, device: DeviceSpec) -> None:
     """At sizes up to 10^8 terms, of kernels made for one size or for all."""
@@ -176,6 +176,13 @@ def test_split_kernels_compute_the_same(family: str, device: DeviceSpec) -> None
     got = run_kernel_ir(graph, made, values)
     for found, expected in zip(got.values(), want, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["columns_and_elements", "running", "mixed"])
+def test_cuda_of_split_kernels_builds(family: str) -> None:
+    made = compiled(family, 1000, "pow", True, H200)
+    assert "_level2" in made.source
+    build_cubin(made)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
