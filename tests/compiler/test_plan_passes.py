@@ -21,7 +21,7 @@ from tf_stitch.runtime.executable_format import Space
 from tf_stitch.schedule.reuse import Reuse
 
 ALL = ["private_values", "make_kernels", "cooperative_fusion", "tuned_templates", "reverse_block_order",
-       "decide_storage", "row_updates", "place_values"]
+       "bounded_sums", "decide_storage", "row_updates", "place_values"]
 OF_GPUS = {"private_values", "cooperative_fusion", "reverse_block_order", "row_updates"}
 
 

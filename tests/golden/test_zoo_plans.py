@@ -20,6 +20,7 @@ from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_parser import parse_graphs
+from tf_stitch.kernel_ir.sum_chains import unbounded_sums
 from tf_stitch.lowering.kernel import LoweredKernel
 
 ZOO = Path(__file__).parents[1] / "planning" / "graphs" / "zoo"
@@ -70,6 +71,7 @@ def test_plans(name: str, device: DeviceSpec, golden: Callable[[str, str], None]
         assert arena <= 1.03 * live + MIB / 64, region.plan.graph.name
         one_by_one = unstitched_bytes(region.plan.graph)
         assert live <= 1.12 * one_by_one + MIB / 2, "kernels side by side need little more than ops one by one"
+        assert not any(unbounded_sums(kernel.program) for kernel in region.kernels), region.plan.graph.name
     golden(f"zoo_{name.replace('-', '_')}_{device.target}", "".join(map(describe, regions)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_stitch.compiler.bounded_sums import BoundedSums
 from tf_stitch.compiler.cooperative_fusion import CooperativeFusion
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.make_kernels import MakeKernels, TunedTemplates
@@ -32,6 +33,7 @@ def plan_passes(compiler: PatternCompiler, options: CompileOptions, footprint: i
           if one_size and device.grid_barrier and options.plan.barriers and reuses else []),
         *([TunedTemplates(compiler)] if one_size else []),  # after fusion, which predicts times
         *([ReverseBlockOrder(device)] if one_size and device.simt else []),
+        BoundedSums(),  # after all that asks for the time of a kernel, or compares kernels
         DecideStorage(packed=device.queued),
     )
     return (
@@ -44,4 +46,4 @@ def plan_passes(compiler: PatternCompiler, options: CompileOptions, footprint: i
 
 def passes_for_known_plan(compiler: PatternCompiler, options: CompileOptions) -> tuple[Pass[KernelPlan], ...]:
     """Plan passes for a plan, known from other sizes, that earlier passes have changed already."""
-    return MakeKernels(compiler), DecideStorage(packed=options.device.queued), PlaceValues()
+    return MakeKernels(compiler), BoundedSums(), DecideStorage(packed=options.device.queued), PlaceValues()

@@ -211,6 +211,13 @@ class CFamily(ABC):
             text = self.expr(stmt.source)
             yield f"const {t} {name} = {text} < 0 ? 0 : ({text} > {limit} ? {limit} : ({t}){text});"
 
+    def loop_end(self, stmt: k.For) -> str:
+        """One behind the last iteration: one number, for loops that are left in two ways are not unrolled well."""
+        if stmt.limit is None:
+            return self.size(stmt.var.extent)
+        limit, extent = self.index(stmt.limit), self.size(stmt.var.extent)
+        return f"({limit} < {extent} ? {limit} : {extent})"
+
     def index(self, index: Index) -> str:
         """An index as an expression of index_type."""
         parts: list[str] = []

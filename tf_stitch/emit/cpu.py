@@ -194,17 +194,11 @@ class _Cpu(CFamily):
         # gcc leaves quotients by parameters where they are, since they could trap, and then it does not vectorise.
         lines[:0] = [f"const int64_t {q} = {text};" for text, q in invariants.items()]
         yield from lines
-        yield f"for (int64_t {name} = 0; {name} < {self._end(stmt)}; ++{name}) {{"
+        yield f"for (int64_t {name} = 0; {name} < {self.loop_end(stmt)}; ++{name}) {{"
         yield from body
         yield "}"
         yield from (f"if ({n}_nan) {n} = TFS_NAN;" for n in flags)
         self._nan_flags -= set(flags)
-
-    def _end(self, stmt: k.For) -> str:
-        if stmt.limit is None:
-            return self.size(stmt.var.extent)
-        limit, extent = self.index(stmt.limit), self.size(stmt.var.extent)
-        return f"({limit} < {extent} ? {limit} : {extent})"
 
     def update(self, stmt: k.Update) -> Lines:
         if stmt.name in self._nan_flags:  # the vector reduction drops NaN: note it beside

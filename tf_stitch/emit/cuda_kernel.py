@@ -123,8 +123,7 @@ class CudaKernel(CFamily):
             yield "#pragma unroll"
         elif stmt.loop is k.Loop.SERIAL:
             yield f"#pragma unroll {stmt.together}"
-        limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
-        yield f"for ({self.index_type} {name} = 0; {name} < {self.size(stmt.var.extent)}{limit}; ++{name}) {{"
+        yield f"for ({self.index_type} {name} = 0; {name} < {self.loop_end(stmt)}; ++{name}) {{"
         yield from self.block(stmt.body)
         yield "}"
 

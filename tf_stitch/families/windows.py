@@ -15,6 +15,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
+from tf_stitch.kernel_ir.sum_chains import CHAIN
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex, aligned_index
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -85,7 +86,8 @@ class _Lowering:
         self._outputs = [(n, self._buffers.writing(n)) for n in self._pattern.outputs]
         first, last = rows.whole
         groups = list(self._groups())
-        short = rows.extent * max(len(_places(self._columns, group)) for group in groups) <= MOST_TERMS
+        short = rows.extent * max(len(_places(self._columns, group)) for group in groups) <= MOST_TERMS and \
+            rows.extent * self._columns.extent <= CHAIN
         if not short or last <= first:
             self._each_group(groups, lambda group: self._by_rows(group, image, row))
         elif (first, last) == (0, rows.count):

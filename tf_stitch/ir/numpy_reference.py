@@ -176,6 +176,14 @@ def reduce(ufunc: np.ufunc) -> Callable[[oa.ReduceAttrs, Array], Array]:
     return run
 
 
+def total(attrs: oa.ReduceAttrs, x: Array) -> Array:
+    """Sum over attrs.axes. NumPy sums in pairs along neighbours in memory only; along others one after the other."""
+    kept = [axis for axis in range(x.ndim) if axis not in attrs.axes]
+    rows = np.ascontiguousarray(x.transpose(*kept, *attrs.axes))
+    shape = (*(x.shape[axis] for axis in kept), math.prod(x.shape[axis] for axis in attrs.axes))
+    return np.asarray(np.add.reduce(rows.reshape(shape), axis=-1, dtype=x.dtype)).astype(x.dtype)
+
+
 def lowest(dtype: np.dtype[Any], smallest: bool) -> Any:
     """The value that a maximum (smallest) or a minimum starts from."""
     if np.issubdtype(dtype, np.integer):

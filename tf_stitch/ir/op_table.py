@@ -135,7 +135,7 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.WINDOWS: _movement(1, oa.WindowsAttrs, rule.seen, ref.windows),
     _K.CONCAT: _movement(-1, oa.AxisAttrs, rule.concat, lambda a, *xs: np.concatenate(xs, a.axis)),
     _K.GATHER: _movement(2, oa.Attrs, rule.gather, ref.gather, 6),
-    _K.SUM: _reduction(rule.reduction, ref.reduce(np.add)),
+    _K.SUM: _reduction(rule.reduction, ref.total),
     _K.PROD: _reduction(rule.reduction, ref.reduce(np.multiply)),
     _K.MAX: _reduction(rule.reduction, ref.reduce(np.maximum)),
     _K.MIN: _reduction(rule.reduction, ref.reduce(np.minimum)),

@@ -142,11 +142,11 @@ class _Block(TileStatements):
         for i in range(stmt.var.extent):
             for t in active:
                 self.indices[t][stmt.var.name] = i
-            if stmt.limit is None:
-                self.run_body(stmt.body, active)
-            else:
-                limits = self._places(stmt.limit, active)
-                self.run_body(stmt.body, [t for t, limit in zip(active, limits, strict=True) if i < limit])
+            if stmt.limit is not None:
+                active = [t for t, limit in zip(active, self._places(stmt.limit, active), strict=True) if i < limit]
+                if not active:
+                    break
+            self.run_body(stmt.body, active)
 
     @_together(k.Array)
     def _array(self, stmt: k.Array, active: list[int]) -> None:

@@ -130,14 +130,16 @@ def _require(condition: bool, message: str) -> None:
 
 @dataclass
 class _Scope:
-    """What is declared: index variables with their extents, scalars (True: may change), arrays with their sizes."""
+    """What is declared: index variables with their extents, scalars (True: may change), arrays with their sizes; and
+    which variables are the same for all threads of a block."""
 
     indices: dict[str, int]
     scalars: dict[str, bool] = field(default_factory=dict)
     arrays: dict[str, int] = field(default_factory=dict)
+    uniform: frozenset[str] = frozenset({k.BLOCK})
 
     def inner(self) -> _Scope:
-        return _Scope(dict(self.indices), dict(self.scalars), dict(self.arrays))
+        return _Scope(dict(self.indices), dict(self.scalars), dict(self.arrays), self.uniform)
 
 
 _rules: ByType[None] = ByType("the verifier", otherwise=lambda *_: None)
@@ -181,7 +183,8 @@ class _Verifier:
     def _for(self, stmt: k.For, scope: _Scope, parted: bool) -> None:
         inner = scope.inner()
         inner.indices[stmt.var.name] = stmt.var.extent
-        self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit)))
+        inner.uniform |= {stmt.var.name}
+        self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit, scope)))
 
     @_rules(k.If)
     def _if(self, stmt: k.If, scope: _Scope, parted: bool) -> None:
@@ -192,6 +195,8 @@ class _Verifier:
     def _let_index(self, stmt: k.LetIndex, scope: _Scope, parted: bool) -> None:
         _require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
         scope.indices[stmt.var.name] = stmt.var.extent
+        uniform = isinstance(stmt.source, Index) and stmt.source.names <= scope.uniform
+        scope.uniform = scope.uniform | {stmt.var.name} if uniform else scope.uniform - {stmt.var.name}
 
     @_rules(k.Array)
     def _array(self, stmt: k.Array, scope: _Scope, parted: bool) -> None:
@@ -306,9 +311,9 @@ class _Verifier:
         inner.arrays[array] = size
         self.body(body, inner, parted=True)
 
-    def _differs(self, index: Index) -> bool:
+    def _differs(self, index: Index, scope: _Scope) -> bool:
         """Whether threads of one block may see different values."""
-        return any(v.name != k.BLOCK for v in index.variables()) and self.threads > 1
+        return not index.names <= scope.uniform and self.threads > 1
 
     def _mutable(self, name: str, scope: _Scope) -> None:
         _require(scope.scalars.get(name, False), f"{name} is no accumulator that is declared here")

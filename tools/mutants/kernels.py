@@ -8,10 +8,58 @@ PATTERNS = "tests/differential/test_patterns.py"
 ON_CPU = "tests/differential/test_cuda_on_cpu.py"
 KINDS = ON_CPU + "::test_kernels_for_an_h200"
 MEETING = ON_CPU + "::test_blocks_that_meet_at_grid_barriers"
+SUMS = "tests/lowering/test_bounded_sums.py"
+CHAINS = "tests/kernel_ir/test_sum_chains.py"
+VECTORS = "tests/kernel_ir/test_vectorised_loops.py"
 CLUSTERS = ON_CPU + "::test_blocks_of_a_cluster"
 AHEAD = ON_CPU + "::test_rows_that_are_fetched_ahead"
 
 MUTANTS = (
+    # long sums
+    Mutant("long sums have one level", "tf_stitch/lowering/bounded_sums.py",
+           "return self._in_levels(self._outer(stmt, outer, chunk, parts), name, level + 1)",
+           "return self._outer(stmt, outer, chunk, parts)",
+           (SUMS + "::test_no_chain_of_a_family_is_too_long",)),
+    Mutant("sums are not split", "tf_stitch/compiler/pipeline.py",
+           "replace(one, program=bounded_sums(one.program))",
+           "one",
+           (SUMS + "::test_sums_are_as_exact_as_pairwise_ones",)),
+    Mutant("a last part is as long as the others", "tf_stitch/lowering/bounded_sums.py",
+           "None if end is None else end - first, loop.together)",
+           "None, loop.together)",
+           (SUMS + "::test_split_kernels_compute_the_same",)),
+    Mutant("a maximum goes on in the vectors of the next part", "tf_stitch/lowering/bounded_sums.py",
+           "if loop.loop is k.Loop.SIMD:  # vectors",
+           "if loop.loop is None:  # vectors",
+           (SUMS + "::test_a_maximum_beside_a_sum_keeps_nan",)),
+    Mutant("a running sum is that of its part", "tf_stitch/lowering/bounded_sums.py",
+           "return k.Apply(OpKind.ADD, (expr, k.Local(part.own.name, expr.dtype)), expr.dtype)",
+           "return k.Local(part.own.name, expr.dtype)",
+           (SUMS + "::test_split_kernels_compute_the_same",)),
+    Mutant("what is summed first is forgotten", "tf_stitch/lowering/bounded_sums.py",
+           "return k.Update(whole.name, part.combine, k.Local(own.name, own.dtype))",
+           "return k.Assign(whole.name, k.Local(own.name, own.dtype))",
+           (SUMS + "::test_split_kernels_compute_the_same",)),
+    Mutant("every loop is taken for vectors", "tf_stitch/kernel_ir/vectorised_loops.py",
+           "if expr.kind in _LIBRARY or",
+           "if",
+           (VECTORS, SUMS + "::test_sums_are_as_exact_as_pairwise_ones")),
+    Mutant("a chain of parts has the length of the last", "tf_stitch/kernel_ir/sum_chains.py",
+           "self._add(place, _Effect(True, 1, chain.depth + 1, chain.terms, along))",
+           "self._add(place, _Effect(True, 1, 1, chain.terms, along))",
+           (CHAINS,)),
+    Mutant("a loop adds once to a sum", "tf_stitch/kernel_ir/sum_chains.py",
+           "depth=self.depth + self.additions * max(turns - 1, 0) + across)",
+           "depth=self.depth + across)",
+           (CHAINS,)),
+    Mutant("all elements of an array are one sum", "tf_stitch/kernel_ir/sum_chains.py",
+           "apart = stmt.var.name in effect.along",
+           "apart = not effect.along",
+           (CHAINS,)),
+    Mutant("NumPy sums columns one after the other", "tf_stitch/ir/numpy_reference.py",
+           "rows = np.ascontiguousarray(x.transpose(*kept, *attrs.axes))",
+           "rows = np.asfortranarray(x.transpose(*kept, *attrs.axes))",
+           ("tests/ir/test_numpy_reference.py",)),
     # lowering
     Mutant("what every block has by itself is a thread's own", "tf_stitch/families/column/before.py",
            "for node, name in names.items()), self._threads))",
