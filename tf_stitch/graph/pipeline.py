@@ -183,12 +183,10 @@ def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> d
     """Fallback subgraphs by the regions' ids. A region that has none gets the inputs that one needs, if they show it a
     size."""
     defs = {node.name: node for node in state.graph_def.node}
-    asked = None if state.as_asked is None else (
-        {node.name: node for node in state.as_asked.graph_def.node}, state.as_asked.imported)
 
     def fallback(region: RegionGraph) -> FallbackSubgraph | None:
         on_gpu = device_type(state.imported.nodes[region.members[0]].device) == "GPU"
-        return fallback_subgraph(defs, state.sure, region, on_gpu, state.sized, asked)
+        return fallback_subgraph(defs, state.sure, region, on_gpu, state.sized)
 
     found: dict[int, FallbackSubgraph | None] = {}
     for i, region in enumerate(regions.regions):

@@ -48,7 +48,6 @@ class GraphState:
         loops: what became of each loop, but for those of `native`.
         branches: what became of each conditional.
         before_native: the graph in which the loops of `native` are loops still.
-        as_asked: the state in which each node reads sizes from where the program does; None where all do still.
     """
 
     graph_def: GraphDef
@@ -67,7 +66,6 @@ class GraphState:
     loops: tuple[LoopEntry, ...] = ()
     branches: tuple[BranchEntry, ...] = ()
     before_native: GraphDef | None = None
-    as_asked: GraphState | None = None
 
     @cached_property
     def imported(self) -> ImportedGraph:

@@ -137,26 +137,3 @@ def test_what_is_written_are_variables_alone() -> None:
 def test_what_reads_or_updates_variables_is_not_computed_again(op: str, again: bool) -> None:
     """Its variable may have another value by then."""
     assert _can_recompute(NodeDef(name="node", op=op)) is again
-
-
-def test_a_size_of_the_region_is_read_as_the_program_does() -> None:
-    """Whatever inference says of it: it may call sizes equal that differ, and then a fallback runs."""
-    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        with tf.name_scope("region"):
-            doubled = x * 2.0
-            return tf.broadcast_to(tf.reduce_sum(doubled), tf.shape(doubled)) + 1.0
-
-    traced = trace(step, *(tf.TensorSpec([None, None], tf.float32),) * 2)
-    defs = {n.name: n for n in traced.concrete.graph.as_graph_def().node}
-    elsewhere = {name: NodeDef.FromString(node.SerializeToString()) for name, node in defs.items()}
-    [shape] = [node for node in elsewhere.values() if node.op == "Shape"]
-    shape.input[0] = "y"  # as a pass would that believes both to have one shape
-    members = [name for name in traced.imported.nodes
-               if name.startswith("region/") and traced.imported.nodes[name].reason is None]
-    [result] = [name for name in members if traced.imported.nodes[name].op == "AddV2"]
-    region = cut_region(traced.imported, members, [f"{result}:0"])
-    fallback = fallback_subgraph(elsewhere, traced.imported, region, as_asked=(defs, traced.imported))
-    assert fallback is not None
-    values = {"x": np.ones((2, 3), np.float32), "y": np.ones((3, 2), np.float32)}
-    [got], _ = fallback.run([values[name.partition(":")[0]] for name in region.inputs], [], [])
-    assert got.shape == (2, 3)

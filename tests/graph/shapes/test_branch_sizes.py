@@ -133,25 +133,3 @@ def test_parts_of_a_partition_have_a_length_each() -> None:
     assert len({length for length, _ in found}) == 3
     assert all(length < -1 and width == 4 for length, width in found)
     assert [dims(types_of, "parts", i) for i in range(3)] == found
-
-
-def test_sizes_of_ops_whose_inference_is_not_so_have_names_of_their_own() -> None:
-    def make() -> None:
-        x = tf.compat.v1.placeholder(tf.float32, [None] * 4, "x")
-        pads = tf.compat.v1.placeholder(tf.int32, [2, 2], "pads")
-        tf.exp(tf.raw_ops.SpaceToBatch(input=x, block_size=2, paddings=pads, name="blocks"), name="of_blocks")
-
-    types_of = types_between_branches(*graph_of(make))
-    blocks = dims(types_of, "blocks")
-    assert len({*blocks, *dims(types_of, "x")}) == 8
-    assert all(d < -1 for d in blocks)
-    assert dims(types_of, "of_blocks") == blocks
-
-
-def test_sizes_that_constants_tell_are_believed() -> None:
-    def make() -> None:
-        x = tf.compat.v1.placeholder(tf.float32, [None] * 4, "x")
-        tf.raw_ops.SpaceToBatch(input=x, block_size=2, paddings=tf.constant([[0, 0], [0, 0]]), name="blocks")
-
-    graph_def, types_of = graph_of(make)
-    assert types_between_branches(graph_def, types_of) is types_of

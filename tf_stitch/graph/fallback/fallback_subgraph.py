@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Container, Mapping, Sequence
-from enum import Enum, auto
 from typing import Any
 
 import tensorflow as tf
@@ -133,39 +132,25 @@ class FallbackSubgraph:
         return v1.Session(graph=graph, config=config)
 
 
-class Sizes(Enum):
-    """Where the nodes of a fallback subgraph read sizes from."""
-
-    AS_ASKED = auto()
-    """As the program does: right whatever inference says of sizes."""
-    ELSEWHERE = auto()
-    """From inputs of the region that have the same shape, where the tensor itself is not at hand."""
-    FROM_PARTS = auto()
-    """Also put together of sizes that inputs have."""
-
-
 def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
-                      on_gpu: bool = False, loops: FoldedLoops | None = None,
-                      as_asked: tuple[Mapping[str, NodeDef], ImportedGraph] | None = None) -> FallbackSubgraph | None:
+                   on_gpu: bool = False, loops: FoldedLoops | None = None) -> FallbackSubgraph | None:
     """The nodes behind a region, None if they need a tensor that the region does not read.
 
     Args:
         on_gpu: where the region runs.
         loops: what nodes that stand for a loop stand for.
-        as_asked: nodes and import of the graph before nodes were made to read sizes elsewhere, if they were.
     """
-    asked, before = as_asked or (defs, imported)
-    found = None
-    if all(member in asked for member in region.members):
-        found = _fallback_subgraph(asked, before, region, on_gpu, loops or {}, Sizes.AS_ASKED)
-    for sizes in (Sizes.ELSEWHERE, Sizes.FROM_PARTS):
-        found = found or _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, sizes)
-    return found
+    found = _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, from_parts=False)
+    return found or _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, from_parts=True)
 
 
 def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
-                       loops: FoldedLoops, read: Sizes) -> FallbackSubgraph | None:
-    """As fallback_subgraph, with sizes from one place."""
+                    loops: FoldedLoops, from_parts: bool) -> FallbackSubgraph | None:
+    """As fallback_subgraph.
+
+    Args:
+        from_parts: shapes of tensors that are not at hand are put together of sizes that are.
+    """
     leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
     leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
     reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
@@ -181,12 +166,8 @@ def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, reg
         node.attr.pop("_class", None)
         if node.name not in members:
             if node.op in _READ_A_SHAPE:
-                _read_it_elsewhere(node, imported, {} if read is Sizes.AS_ASKED else by_shape,
-                                   {*leaves, *region.outputs})
-                tensor = canonical_tensor(node.input[0]) if node.input else ""
-                if read is Sizes.AS_ASKED and tensor and tensor not in leaves and producer_of(tensor) not in members:
-                    return None
-            if read is Sizes.FROM_PARTS and sizes.replace(node):
+                _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
+            if from_parts and sizes.replace(node):
                 continue
         data = []
         for tensor in (_at_hand(canonical_tensor(t), defs, imported, leaves)

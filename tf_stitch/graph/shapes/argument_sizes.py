@@ -8,7 +8,6 @@ comes from the middle of the graph (a convolution's result), from the first tens
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
@@ -55,7 +54,7 @@ def read_sizes_from_arguments(state: GraphState) -> GraphState:
         return sizes.types.get(name) or types_of(name)
 
     after = rewired_import(imported, graph_def, sizes.new, types, statics)
-    return replace(state.with_graph(graph_def, types), as_asked=state).with_import(after)
+    return state.with_graph(graph_def, types).with_import(after)
 
 
 def outer_nodes(graph_def: GraphDef, imported: ImportedGraph) -> set[str]:

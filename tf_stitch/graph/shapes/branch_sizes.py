@@ -4,8 +4,7 @@ TensorFlow's inference gives one name, or one number, to sizes that an op needs 
 matmul in a branch that is not taken, or in a loop of no trips, then says what the sizes of the function's arguments
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
-those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each,
-and so do all sizes of ops whose inferred sizes are not so (untrusted_ops.py).
+those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS, MERGES, NEXT_ITER
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.graph.shapes.untrusted_ops import is_untrusted
 
 Types: TypeAlias = list[tuple[int, tuple[int, ...] | None]]
 _PARTITION = "DynamicPartition"
@@ -47,20 +45,18 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
     entrances = [node for node in graph_def.node
                  if node.op in _SWITCHES or (node.op in ENTERS and node.attr["is_constant"].b)]  # fmt: skip
     partitions = [node for node in graph_def.node if node.op == _PARTITION]
-    constants = {node.name for node in graph_def.node if node.op == "Const"}
-    untrusted = [node for node in graph_def.node if is_untrusted(node, constants)]
-    if not entrances and not partitions and not untrusted:
+    if not entrances and not partitions:
         return types_of
 
     @cache
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
         parted = [node for node in partitions if _has_rows(node, types_of)]
-        if not cut and not parted and not untrusted:
+        if not cut and not parted:
             return {}
         nodes = {node.name: node for node in graph_def.node}
-        inferred = _inferred(_cut_graph(graph_def, cut, parted, untrusted, types_of), nodes)
-        for node in (*cut, *parted, *untrusted):
+        inferred = _inferred(_cut_graph(graph_def, cut, parted, types_of), nodes)
+        for node in (*cut, *parted):
             parts = itertools.takewhile(inferred.__contains__, (_part(node.name, i) for i in itertools.count()))
             inferred[node.name] = [inferred[part][0] for part in parts]
         return _named(nodes, cut, inferred)
@@ -80,12 +76,11 @@ def _has_rows(partition: NodeDef, types_of: TypesOf) -> bool:
     return rows is not None and numbers is not None and len(numbers) == 1
 
 
-def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef],
-               untrusted: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
-    """Each output of an entrance is a slice of its padded input, of a partition rows of its input, and of an untrusted
-    op any tensor of its rank, by the name of `_part`: for inference alone. Nothing is known of one without a rank."""
-    cut_nodes = (*entrances, *partitions, *untrusted)
-    graph, cut, data = GraphDef(), {node.name for node in cut_nodes}, dict[str, str]()
+def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef], types_of: TypesOf
+               ) -> GraphDef:
+    """Each output of an entrance is a slice of its padded input, and of a partition rows of its input, by the name of
+    `_part`: for inference alone. Of that nothing is known where the rank is not."""
+    graph, cut, data = GraphDef(), {node.name for node in (*entrances, *partitions)}, dict[str, str]()
     graph.CopyFrom(graph_def)
     for node in list(graph.node):
         for place, text in enumerate(node.input):
@@ -96,7 +91,6 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
             _say_shape(graph, node)
         if node.name in cut:
             data[node.name] = node.input[0]
-    _forget_sizes(graph, untrusted, types_of)
     axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
     for node in partitions:
         for number in range(node.attr["num_partitions"].i):
@@ -121,26 +115,6 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
         for part in parts:
             _add(graph, part, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
     return graph
-
-
-def _forget_sizes(graph: GraphDef, untrusted: Sequence[NodeDef], types_of: TypesOf) -> None:
-    """Adds a tensor of the rank, and the sizes that are numbers, of each result of untrusted ops, and makes these no
-    ops: what they conclude of their arguments is not so, either."""
-    names = {node.name for node in untrusted}
-    for node in graph.node:
-        if node.name in names:
-            name = node.name
-            node.Clear()
-            node.name, node.op = name, "NoOp"
-    for node in untrusted:
-        for index, (dtype, dims) in enumerate(types_of(node.name)):
-            part = _part(node.name, index)
-            if dims is None:
-                _given(graph, part, dtype)
-                continue
-            _add(graph, part, "EnsureShape", [_given(graph, f"{part}/tfs_given", dtype)], T=dtype)
-            for dim in dims:
-                graph.node[-1].attr["shape"].shape.dim.add(size=max(dim, -1))
 
 
 def _part(entrance: str, index: int) -> str:

@@ -1,1 +1,0 @@
-"""Checks which sizes that TensorFlow's inference calls equal are equal."""
