@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 CALLS = 8
-CHUNK = 200
+CHUNK = 25
 """Programs to a process: it keeps what TensorFlow keeps of each."""
 REFUSED = "in the rewritten graph, which uses the same variable", "lost an update"
 
@@ -128,7 +128,7 @@ def _chunk(seeds: range, kernels: bool) -> dict[str, Any]:
     refused = sum(entry["count"] for entry in document["fallbacks"] if any(part in entry["reason"] for part in REFUSED))
     return {"failures": failures,
             "counts": {"programs": len(seeds), "calls": len(seeds) * CALLS, "wrong": len(failures),
-                       "regions": len(document["regions"]), "refused": refused}}  # fmt: skip
+                       "regions": session.report.regions_seen, "refused": refused}}  # fmt: skip
 
 
 def _table(counts: Counter[str], failures: list[tuple[int, str]], kernels: bool) -> str:

@@ -6,7 +6,38 @@ from tools.mutants.mutant import Mutant
 
 LOOPS = "tests/graph/loops/test_native_loops.py"
 
+ORDER = "tests/graph/test_access_order.py"
+
 MUTANTS = (
+    Mutant("a value that no store shows brings no order", "tf_stitch/graph/clustering/region_replacement.py",
+           "            if node.weight or node.control_inputs or self._has_state(node):\n",
+           "            if node.control_inputs:\n",
+           ("tests/graph/clustering/test_region_replacement.py",)),
+    Mutant("regions hold nodes of another process", "tf_stitch/graph/clustering/eligibility.py",
+           "        if not self._is_own(node.device):\n", "        if False:\n",
+           ("tests/graph/clustering/test_eligibility.py",)),
+    Mutant("loops of another process run as ops", "tf_stitch/graph/loops/loop_device.py",
+           "    if not all(is_own(node.device) for node in frame.nodes):\n", "    if False:\n",
+           ("tests/graph/passes/test_loops_as_ops.py",)),
+    Mutant("what names no task is this process's", "tf_stitch/plugin/own_devices.py",
+           "return tasks == _ALONE and spec.job", "return spec.job",
+           ("tests/plugin/test_own_devices.py",)),
+    Mutant("our ops are let onto other processes", "tf_stitch/graph/validation.py",
+           "if node.op.startswith(OUR_PREFIX) and not is_own(node.device):", "if False:",
+           ("tests/graph/test_validation.py",)),
+    Mutant("an update may be lost", "tf_stitch/graph/access_order.py",
+           "if access.writes and access.node.op not in WHILES and", "if False and",
+           (ORDER,)),
+    Mutant("the order of iterations is not looked at", "tf_stitch/graph/access_order.py",
+           "            once, ever = self._before.once[name] & related, self._before.ever[name] & related\n",
+           "            once, ever = self._before.once[name] & related, 0\n",
+           (ORDER,)),
+    Mutant("one copy of a read stands for all", "tf_stitch/graph/access_order.py",
+           "            images |= self._others[i] if wanted >> i & 1 else 0\n", "            pass\n",
+           (ORDER,)),
+    Mutant("two handles are two variables", "tf_stitch/graph/accesses.py",
+           "            if name := node.attr[\"shared_name\"].s:\n", "            if name := b\"\":\n",
+           (ORDER,)),
     Mutant("a variable is updated while its old value is held", "tf_stitch/graph/fallback/update_order.py",
            "        needed += [place[holder] for holder in holders.get(update, ())]\n",
            "",
