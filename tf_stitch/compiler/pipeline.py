@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from tf_stitch.compiler.aligned_matmuls import matmuls_to_pad
@@ -30,8 +30,7 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
 from tf_stitch.libraries.registry import library_of
-from tf_stitch.lowering.bounded_sums import bounded_sums
-from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.kernel import LoweredKernel, with_bounded_sums
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.attention_calls import attentions_to_call
 from tf_stitch.planning.attention_choice import attention_copies
@@ -204,10 +203,8 @@ def _placed(plan: StitchPlan, compiler: PatternCompiler, inputs: tuple[str, ...]
 
 def _buffers(plan: StitchPlan, work: Sequence[Work], inputs: tuple[str, ...], variables: tuple[str, ...],
              options: CompileOptions) -> BufferPlan:
-    """Buffers of a plan's kernels and calls. Sums get their levels last: which kernels there are, and how they are
-    scheduled, does not depend on it."""
-    bounded = [replace(one, program=bounded_sums(one.program)) if isinstance(one, LoweredKernel) else one
-               for one in work]
+    """Buffers of a plan's kernels and calls."""
+    bounded = [with_bounded_sums(one) if isinstance(one, LoweredKernel) else one for one in work]
     return plan_buffers(plan.graph, bounded, inputs, variables, packed=options.device.queued)
 
 
