@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.compiler.kernel_plan import KernelPlan
-from tf_stitch.lowering.bounded_sums import bounded_sums
-from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.kernel import LoweredKernel, with_bounded_sums
 from tf_stitch.pass_manager import PassResult
 
 
@@ -17,6 +16,5 @@ class BoundedSums:
     name: str = "bounded_sums"
 
     def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
-        work = tuple(replace(one, program=bounded_sums(one.program)) if isinstance(one, LoweredKernel) else one
-                     for one in kernels.work)
+        work = tuple(with_bounded_sums(one) if isinstance(one, LoweredKernel) else one for one in kernels.work)
         return PassResult(replace(kernels, work=work), modified=work != kernels.work)

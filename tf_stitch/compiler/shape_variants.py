@@ -23,7 +23,7 @@ from tf_stitch.ir.op_attrs import InputAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of
-from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.kernel import LoweredKernel, with_bounded_sums
 from tf_stitch.lowering.rebind import nodes_of, structure
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.runtime.buffer_plan import BufferPlan
@@ -85,7 +85,7 @@ class OtherSizes:
             schedule = first_schedule(pattern, self._options.device, self._options.aligned)
             decided = kind, None if schedule is None else _decided(schedule)
             if decided not in self._made:
-                self._made[decided] = _with_memory_of(before, compiler.kernel(pattern))
+                self._made[decided] = _with_memory_of(before, with_bounded_sums(compiler.kernel(pattern)))
         except ScheduleError:
             return None
         return self._made[decided]

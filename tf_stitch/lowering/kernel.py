@@ -11,6 +11,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim, size
 from tf_stitch.kernel_ir.array_memory import place_arrays
 from tf_stitch.kernel_ir.cost import array_bytes, array_registers, block_cycles, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.lowering.bounded_sums import bounded_sums
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.early_loads import early_loads
 from tf_stitch.lowering.scopes import ScopedEmitter
@@ -52,6 +53,12 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
     if 0 < schedule.array_registers < array_registers(program):
         raise ScheduleError(f"arrays of more than {schedule.array_registers} registers", schedule.dominant.loc)
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, tuple(buffers.arguments))
+
+
+def with_bounded_sums(kernel: LoweredKernel) -> LoweredKernel:
+    """The kernel as it is emitted: long sums in levels. Costs are those of the kernel without, so that which kernels
+    there are, and how they are scheduled, does not depend on it."""
+    return replace(kernel, program=bounded_sums(kernel.program))
 
 
 def title(pattern: Pattern) -> str:
