@@ -186,7 +186,7 @@ def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> d
 
     def fallback(region: RegionGraph) -> FallbackSubgraph | None:
         on_gpu = device_type(state.imported.nodes[region.members[0]].device) == "GPU"
-        return fallback_subgraph(defs, state.sure, region, on_gpu, state.sized)
+        return fallback_subgraph(defs, state.sure, region, on_gpu, state.sized, state.given_sizes)
 
     found: dict[int, FallbackSubgraph | None] = {}
     for i, region in enumerate(regions.regions):

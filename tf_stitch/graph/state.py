@@ -16,6 +16,7 @@ from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.graph.clustering.region_graph import Assumption
 from tf_stitch.graph.loops.folded_loop import FoldedLoops
 from tf_stitch.graph.loops.while_node import NativeLoop
+from tf_stitch.graph.shapes.given_sizes import GivenSizes
 from tf_stitch.ir.types import Symbol
 from tf_stitch.report.entries import BranchEntry, LoopEntry
 
@@ -48,6 +49,7 @@ class GraphState:
         loops: what became of each loop, but for those of `native`.
         branches: what became of each conditional.
         before_native: the graph in which the loops of `native` are loops still.
+        given_sizes: where the program's nodes read sizes, of those that read them elsewhere.
     """
 
     graph_def: GraphDef
@@ -66,6 +68,7 @@ class GraphState:
     loops: tuple[LoopEntry, ...] = ()
     branches: tuple[BranchEntry, ...] = ()
     before_native: GraphDef | None = None
+    given_sizes: GivenSizes = field(default_factory=GivenSizes)
 
     @cached_property
     def imported(self) -> ImportedGraph:

@@ -28,6 +28,7 @@ from tools.mutants import (
     kernels,
     matmuls,
     running,
+    sizes,
     surroundings,
     thread_ranges,
     values,
@@ -39,7 +40,7 @@ from tools.mutants.trial import Tree, Verdict
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
-                                *graphs.MUTANTS, *surroundings.MUTANTS)
+                                *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS)
 
 
 def main() -> int:

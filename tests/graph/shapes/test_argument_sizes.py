@@ -17,6 +17,8 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
+from tf_stitch.graph.clustering.region_graph import cut_region
+from tf_stitch.graph.fallback.fallback_subgraph import fallback_subgraph
 from tf_stitch.graph.shapes.argument_sizes import read_sizes_from_arguments
 from tf_stitch.graph.state import GraphState
 
@@ -280,3 +282,28 @@ def test_regions_compute_with_the_sizes_that_their_nodes_read_now() -> None:
         read = {t for m in region.members for t in resized.imported.nodes[m].inputs}
         assert {producer_of(t) for t in region.inputs} <= names
         assert set(region.inputs) <= read
+
+
+def test_a_fallback_reads_sizes_where_the_program_does() -> None:
+    """Of one name for two sizes: a fallback runs where the name is wrong, and does not read the other size."""
+    def function(x: tf.Tensor) -> tf.Tensor:
+        y = tf.exp(tf.unique(x).y)
+        return tf.broadcast_to(tf.reduce_sum(y), tf.shape(y)) + 1.0
+
+    concrete = tf.function(function).get_concrete_function(tf.TensorSpec([None]))
+    known = types_of_graph(concrete.graph)
+
+    def types_of(name: str) -> list[tuple[int, tuple[int, ...] | None]]:
+        return [(enum, (-5,) if dims == (-1,) else dims) for enum, dims in known(name)]
+
+    state = read_sizes_from_arguments(GraphState(concrete.graph.as_graph_def(), types_of, frozenset()))
+    defs = {n.name: n for n in state.graph_def.node}
+    assert any(name.startswith("tf_stitch_sizes/") for name in defs)
+    members = [name for name, node in state.imported.nodes.items() if node.op in ("Exp", "Sum", "BroadcastTo", "AddV2")]
+    region = cut_region(state.imported, members, [f"{members[-1]}:0"])
+    fallback = fallback_subgraph(defs, state.sure, region, given_sizes=state.given_sizes)
+    assert fallback is not None
+    values: dict[str, Any] = {"x": np.zeros(3, "f4"), "Unique": np.zeros(2, "f4")}
+    given = [values[producer_of(t)] if producer_of(t) in values else np.zeros((), "f4") for t in region.inputs]
+    [result], _ = fallback.run(given, [], [])
+    np.testing.assert_array_equal(result, [3.0, 3.0])

@@ -133,3 +133,31 @@ def test_parts_of_a_partition_have_a_length_each() -> None:
     assert len({length for length, _ in found}) == 3
     assert all(length < -1 and width == 4 for length, width in found)
     assert [dims(types_of, "parts", i) for i in range(3)] == found
+
+
+def test_sizes_that_inference_wrongly_calls_equal_have_a_name_each() -> None:
+    def blocks() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [None, None, None, 3], "x")
+        pads = tf.compat.v1.placeholder(tf.int32, [2, 2], "pads")
+        y = tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=pads, name="blocks")
+        tf.exp(y, "exp")
+
+    types_of = types_between_branches(*graph_of(blocks))
+    found = dims(types_of, "exp")
+    assert len(set(found)) == 4
+    assert found[3] == 3
+    assert found == dims(types_of, "blocks")
+    assert not set(found[:3]) & set(dims(types_of, "x"))
+
+
+def test_so_have_those_of_a_call_of_such_an_op() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None] * 4), tf.TensorSpec([2, 2], tf.int32)])
+    def blocks(x: tf.Tensor, pads: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=pads)
+
+    def called() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [None] * 4, "x")
+        tf.exp(blocks(x, tf.compat.v1.placeholder(tf.int32, [2, 2], "pads")), "exp")
+
+    types_of = types_between_branches(*graph_of(called))
+    assert len(set(dims(types_of, "exp"))) == 4

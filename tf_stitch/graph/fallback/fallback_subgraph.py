@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +24,7 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_function import function_def
 from tf_stitch.graph.fallback.update_order import update_early, writes_variables
 from tf_stitch.graph.loops.folded_loop import FoldedLoops, put_back_loops
+from tf_stitch.graph.shapes.given_sizes import GivenSizes
 from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, size_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
@@ -133,19 +134,22 @@ class FallbackSubgraph:
 
 
 def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
-                   on_gpu: bool = False, loops: FoldedLoops | None = None) -> FallbackSubgraph | None:
+                   on_gpu: bool = False, loops: FoldedLoops | None = None, given_sizes: GivenSizes | None = None
+                   ) -> FallbackSubgraph | None:
     """The nodes behind a region, None if they need a tensor that the region does not read.
 
     Args:
         on_gpu: where the region runs.
         loops: what nodes that stand for a loop stand for.
+        given_sizes: where the program reads sizes that nodes read elsewhere.
     """
-    found = _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, from_parts=False)
-    return found or _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, from_parts=True)
+    given_sizes = given_sizes or GivenSizes()
+    found = _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, given_sizes, from_parts=False)
+    return found or _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, given_sizes, from_parts=True)
 
 
 def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
-                    loops: FoldedLoops, from_parts: bool) -> FallbackSubgraph | None:
+                    loops: FoldedLoops, given_sizes: GivenSizes, from_parts: bool) -> FallbackSubgraph | None:
     """As fallback_subgraph.
 
     Args:
@@ -157,6 +161,11 @@ def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, reg
     by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
     sizes = _SizesAtHand(imported, region, leaves)
     members = set(region.members)
+    defs = {**given_sizes.nodes, **defs}
+
+    def at_hand(tensor: str) -> bool:
+        return producer_of(tensor) in members or _at_hand(tensor, defs, imported, leaves) in leaves.values()
+
     kept = GraphDef()
     pending, seen = list(region.members), set(region.members)
     while pending:
@@ -164,10 +173,12 @@ def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, reg
         node.CopyFrom(defs[pending.pop()])
         node.device = ""
         node.attr.pop("_class", None)
-        if node.name not in members:
-            if node.op in _READ_A_SHAPE:
-                _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
-            if from_parts and sizes.replace(node):
+        if node.name in members:
+            given_sizes.restore(node, at_hand)
+        else:
+            if node.op in _READ_A_SHAPE and not at_hand(canonical_tensor(node.input[0])):
+                _read_it_elsewhere(node, imported, by_shape)
+            if from_parts and sizes.replace(node, at_hand):
                 continue
         data = []
         for tensor in (_at_hand(canonical_tensor(t), defs, imported, leaves)
@@ -204,13 +215,12 @@ def has_matmuls(region: RegionGraph) -> bool:
     return any(node.kind is OpKind.DOT for node in region.graph.nodes())
 
 
-def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping[tuple[Dim, ...], str],
-                       at_hand: Container[str]) -> None:
+def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping[tuple[Dim, ...], str]) -> None:
     """Lets a node that reads a tensor's shape read that of an input of the region which has the same: the tensor itself
     may depend on a variable's old value."""
     tensor = canonical_tensor(node.input[0])
     value = imported.value(tensor)
-    if tensor in at_hand or value is None:
+    if value is None:
         return
     if value.type.is_static:
         result = {"Shape": value.type.dims, "Size": value.type.numel, "Rank": value.type.rank}[node.op]
@@ -242,15 +252,16 @@ class _SizesAtHand:
         """Nodes that read them."""
         return [node for nodes in self._nodes.values() for node in nodes.new]
 
-    def replace(self, node: NodeDef) -> bool:
+    def replace(self, node: NodeDef, at_hand: Callable[[str], bool]) -> bool:
         """Lets arithmetic of shapes that are not at hand be these sizes; whether it can."""
+        if node.name not in self._imported.nodes:  # the program's own, which reads what is at hand
+            return False
         known, own = self._imported.statics.get(f"{node.name}:0"), self._imported.nodes[node.name]
         value = own.outputs[0] if own.reason == SHAPE_ARITHMETIC and len(own.outputs) == 1 else None
         if known is None or value is None or known.ndim > 1 or not known.size:
             return False
         sizes = [size for d in known.flat if (size := size_of(d, self._sources)) is not None]
-        at_hand = not node.input or canonical_tensor(node.input[0]) in self._leaves
-        if at_hand or len(sizes) < known.size:
+        if not node.input or at_hand(canonical_tensor(node.input[0])) or len(sizes) < known.size:
             return False
         dtype = value.type.dtype
         nodes = self._nodes.setdefault(dtype, SizeNodes(lambda: next(self._names), tf_dtype(dtype)))
@@ -281,7 +292,7 @@ def _at_hand(tensor: str, defs: Mapping[str, NodeDef], imported: ImportedGraph, 
 
 def _first_name(tensor: str, imported: ImportedGraph) -> str:
     """What regions call the value of a tensor, which others may have, too."""
-    value = imported.value(tensor)
+    value = imported.value(tensor) if producer_of(tensor) in imported.nodes else None
     return tensor if value is None else imported.owner.get(value, tensor)
 
 

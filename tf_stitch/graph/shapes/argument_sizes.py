@@ -8,6 +8,7 @@ comes from the middle of the graph (a convolution's result), from the first tens
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
@@ -22,6 +23,7 @@ from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_import import rewired_import
+from tf_stitch.graph.shapes.given_sizes import GivenSizes
 from tf_stitch.graph.shapes.size_nodes import SizeExpression, SizeNodes, SizeSource, size_of
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.types import Dim, Symbol
@@ -54,7 +56,10 @@ def read_sizes_from_arguments(state: GraphState) -> GraphState:
         return sizes.types.get(name) or types_of(name)
 
     after = rewired_import(imported, graph_def, sizes.new, types, statics)
-    return state.with_graph(graph_def, types).with_import(after)
+    before = state.graph_def.node
+    given = GivenSizes({(before[number].name, index): before[number].input[index] for number, index, _ in changes},
+                       {node.name: node for node in before})
+    return replace(state.with_graph(graph_def, types), given_sizes=given).with_import(after)
 
 
 def outer_nodes(graph_def: GraphDef, imported: ImportedGraph) -> set[str]:

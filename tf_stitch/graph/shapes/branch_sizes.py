@@ -4,7 +4,8 @@ TensorFlow's inference gives one name, or one number, to sizes that an op needs 
 matmul in a branch that is not taken, or in a loop of no trips, then says what the sizes of the function's arguments
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
-those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
+those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each. So does each size of a
+result of an op whose names are not believed (`doubted_sizes`), and what that op says of its operands is not heard.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS, MERGES, NEXT_ITER
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf
+from tf_stitch.graph.shapes.doubted_sizes import doubted_nodes
 
 Types: TypeAlias = list[tuple[int, tuple[int, ...] | None]]
 _PARTITION = "DynamicPartition"
@@ -45,18 +47,20 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
     entrances = [node for node in graph_def.node
                  if node.op in _SWITCHES or (node.op in ENTERS and node.attr["is_constant"].b)]  # fmt: skip
     partitions = [node for node in graph_def.node if node.op == _PARTITION]
-    if not entrances and not partitions:
+    doubted = doubted_nodes(graph_def)
+    if not entrances and not partitions and not doubted:
         return types_of
 
     @cache
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
         parted = [node for node in partitions if _has_rows(node, types_of)]
-        if not cut and not parted:
+        unsure = [node for node in doubted if _has_unknown_sizes(node, types_of)]
+        if not cut and not parted and not unsure:
             return {}
         nodes = {node.name: node for node in graph_def.node}
-        inferred = _inferred(_cut_graph(graph_def, cut, parted, types_of), nodes)
-        for node in (*cut, *parted):
+        inferred = _inferred(_cut_graph(graph_def, cut, parted, unsure, types_of), nodes)
+        for node in (*cut, *parted, *unsure):
             parts = itertools.takewhile(inferred.__contains__, (_part(node.name, i) for i in itertools.count()))
             inferred[node.name] = [inferred[part][0] for part in parts]
         return _named(nodes, cut, inferred)
@@ -76,11 +80,17 @@ def _has_rows(partition: NodeDef, types_of: TypesOf) -> bool:
     return rows is not None and numbers is not None and len(numbers) == 1
 
 
-def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef], types_of: TypesOf
-               ) -> GraphDef:
-    """Each output of an entrance is a slice of its padded input, and of a partition rows of its input, by the name of
-    `_part`: for inference alone. Of that nothing is known where the rank is not."""
-    graph, cut, data = GraphDef(), {node.name for node in (*entrances, *partitions)}, dict[str, str]()
+def _has_unknown_sizes(node: NodeDef, types_of: TypesOf) -> bool:
+    return any(dims is None or any(dim < 0 for dim in dims) for _, dims in types_of(node.name))
+
+
+def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef],
+               doubted: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
+    """Each output of an entrance is a slice of its padded input, of a partition rows of its input, and of a doubted
+    node something from outside, by the name of `_part`: for inference alone. Of that nothing is known where the rank
+    is not."""
+    graph, data = GraphDef(), dict[str, str]()
+    cut = {node.name for node in (*entrances, *partitions, *doubted)}
     graph.CopyFrom(graph_def)
     for node in list(graph.node):
         for place, text in enumerate(node.input):
@@ -91,6 +101,14 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
             _say_shape(graph, node)
         if node.name in cut:
             data[node.name] = node.input[0]
+    for node in doubted:
+        for index, (dtype, dims) in enumerate(types_of(node.name)):
+            _known_sizes(graph, _part(node.name, index), dtype, dims)
+    unheard = {node.name for node in doubted}
+    for node in graph.node:
+        if node.name in unheard:
+            node.op, node.input[:] = "NoOp", [edge for edge in node.input if edge.startswith("^")]
+            node.attr.clear()
     axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
     for node in partitions:
         for number in range(node.attr["num_partitions"].i):
@@ -140,6 +158,18 @@ def _given(graph: GraphDef, name: str, dtype: int) -> str:
     return name
 
 
+def _known_sizes(graph: GraphDef, name: str, dtype: int, dims: Sequence[int] | None) -> None:
+    """A node of which the numbers among `dims` are known, and no names."""
+    if dims is None or dtype in _HANDLES:
+        _given(graph, name, dtype)
+        return
+    given = _given(graph, f"{name}/tfs_given", dtype)
+    _add(graph, name, "EnsureShape", [given], T=dtype)
+    graph.node[-1].attr["shape"].shape.SetInParent()
+    for dim in dims:
+        graph.node[-1].attr["shape"].shape.dim.add(size=max(dim, -1))
+
+
 def _say_shape(graph: GraphDef, node: NodeDef) -> None:
     """Inference of an item would say nothing of what is given from outside: it may be fed."""
     dtype, shape = node.attr[_TYPES[node.op]].type, TensorShapeProto(unknown_rank=True)
@@ -155,6 +185,16 @@ def _say_shape(graph: GraphDef, node: NodeDef) -> None:
     node.input.append(given)
     node.attr["T"].type = dtype
     node.attr["shape"].shape.CopyFrom(shape)
+
+
+def inferred_types(graph_def: GraphDef) -> dict[str, Types]:
+    """Types of every node's outputs, as TensorFlow infers them; placeholders have the shapes that they say."""
+    graph = GraphDef()
+    graph.CopyFrom(graph_def)
+    for node in list(graph.node):
+        if node.op in _TYPES:
+            _say_shape(graph, node)
+    return _inferred(graph, {node.name: node for node in graph_def.node})
 
 
 def _inferred(graph: GraphDef, nodes: Mapping[str, NodeDef]) -> dict[str, Types]:
