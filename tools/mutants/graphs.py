@@ -118,9 +118,9 @@ MUTANTS = (
     Mutant("values of another process are copied as those of a GPU here", "tf_stitch/graph/peer_copies.py",
            'other.device.startswith(f"{task}/")', "True",
            ("tests/graph/test_peer_copies.py",)),
-    Mutant("a graph with a cycle is handed to TensorFlow", "tf_stitch/graph/validation.py",
-           "    if done != len(nodes):\n",
-           "    if done > len(nodes):\n",
+    Mutant("a graph with a cycle is handed to TensorFlow", "tf_stitch/graph/node_order.py",
+           "    if len(ready) != len(nodes):\n",
+           "    if len(ready) > len(nodes):\n",
            ("tests/graph/test_validation.py",)),
     Mutant("a graph that lacks a node is handed to TensorFlow", "tf_stitch/graph/validation.py",
            "        if producer is None:\n            raise VerifyError(f\"input {name!r} does not exist\", "
