@@ -9,4 +9,4 @@ OWN_OPS = STITCH_OPS | {UPLOAD}
 """Those and what stands before them, of the same regions."""
 
 TOKEN = randbits(62) | 1
-"""What nodes of this process's graphs carry beside the number of a region, so that no graph from elsewhere can name one."""
+"""What nodes of this process's graphs carry beside a region's number: graphs from elsewhere do not know it."""

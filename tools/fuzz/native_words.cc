@@ -276,6 +276,15 @@ class Feeder {
       if (arena && operand.index >= static_cast<std::int64_t>(buffer.size())) throw std::runtime_error("outside");
       return buffer.data() + (arena ? operand.index : 0);
     };
+    if (extents.references != nullptr) {  // addresses from Python are made up
+      for (const ModuleImage& module : executable.modules) {
+        TouchRow(static_cast<const char*>(module.image), module.bytes, false);
+      }
+      for (const Step& step : executable.steps) {
+        const auto* launch = std::get_if<GpuLaunch>(&step);
+        if (launch != nullptr) TouchRow(launch->symbol, std::strlen(launch->symbol), false);
+      }
+    }
     for (std::size_t i = 0; i < executable.steps.size(); ++i) {
       for (const int before : executable.after[i]) {
         if (before < 0 || before >= static_cast<int>(i)) throw std::runtime_error("a step waits for a later one");

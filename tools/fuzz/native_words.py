@@ -1,4 +1,4 @@
-"""Mutated executables, modules and roles of loops, under AddressSanitizer and UBSan: none crashes, hangs or reads outside.
+"""Mutated executables, modules and roles of loops under AddressSanitizer and UBSan: none crashes or reads outside.
 
     python -m tools.fuzz.native_words --mutants=100000 --seed=1
 
@@ -22,7 +22,7 @@ from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_
 from tf_stitch.convert.module_file import ALIGNED, FUNCTION, IMAGE, IMAGE_BYTES, MAGIC, NAME, VERSION, reference
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
-from tf_stitch.ir.node import Node
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.native.build import SOURCE_DIR, find_compiler
@@ -109,7 +109,7 @@ def _key(node: Node) -> str:
 
 
 def _module(words: Sequence[int], symbols: Sequence[str], on_gpu: bool) -> list[int]:
-    """A module with one region and one library, for a shape key without shapes (convert/module_file.py has the form)."""
+    """A module with one region and one library, for a key without shapes (convert/module_file.py has the form)."""
     blob = b"a cubin.".ljust(64, b"\0")
     head = [VERSION, ABI_VERSION, 1, 0, len(blob), *struct.unpack("<4q", hashlib.sha256(blob).digest()), 1, 1,
             90 if on_gpu else 0, 0, len(symbols)]

@@ -20,7 +20,18 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tools.benchmark.raw_rows import raw_rows
-from tools.mutants import attentions, convolutions, emission, graphs, kernels, matmuls, running, thread_ranges, values
+from tools.mutants import (
+    attentions,
+    convolutions,
+    emission,
+    foreign,
+    graphs,
+    kernels,
+    matmuls,
+    running,
+    thread_ranges,
+    values,
+)
 from tools.mutants.found import Found
 from tools.mutants.mutant import Mutant
 from tools.mutants.trial import Tree, Verdict
@@ -28,7 +39,7 @@ from tools.mutants.trial import Tree, Verdict
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
-                                *graphs.MUTANTS)
+                                *graphs.MUTANTS, *foreign.MUTANTS)
 
 
 def main() -> int:
