@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
 from tf_stitch.config import load_config
@@ -48,6 +50,21 @@ def is_enabled() -> bool:
     from tf_stitch.plugin import autoload
 
     return autoload.is_active()
+
+
+def allow_modules(folder: str | os.PathLike[str]) -> None:
+    """Lets converted models (docs/converting.md) in `folder`, or below, run the kernels that they bring, in a process
+    whose functions are stitched. Call it before the model is loaded. They are machine code: docs/security.md.
+
+    Raises:
+        ValueError: there is no such folder.
+    """
+    place = Path(folder).expanduser().resolve()
+    if not place.is_dir() or "\n" in str(place):
+        raise ValueError(f"{str(folder)!r} is no folder")
+    from tf_stitch.plugin import activation
+
+    activation.allow_modules(place)
 
 
 def last_report() -> dict[str, Any] | None:

@@ -80,6 +80,7 @@ class StitchConfig:
         cache_dir: folder of built kernels and native libraries; private to the user.
         profitability_check: time each region's kernels against its fallback subgraph in early calls; the faster stays.
         short_calls: what TensorFlow does around the kernels in each call of a function is cut short.
+        modules: folders whose converted models may bring their kernels into a process whose graphs are rewritten.
         verbose: status lines while the program runs, not at exit alone.
         log: channels of what goes on (tf_stitch/messages.py) that are said.
     """
@@ -110,6 +111,7 @@ class StitchConfig:
     cache_dir: Path = Path("~/.cache/tf_stitch")
     profitability_check: bool = True
     short_calls: bool = True
+    modules: tuple[Path, ...] = ()
     verbose: bool = False
     log: frozenset[str] = frozenset()
 
@@ -195,6 +197,10 @@ def _folder(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def _folders(text: str) -> tuple[Path, ...]:
+    return tuple(_folder(entry) for entry in text.split(":") if entry)
+
+
 _MODES = {"0": (False, False), "1": (True, False), "strict": (True, True)}
 
 VARIABLES: Mapping[str, Variable] = {
@@ -259,6 +265,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_CALLS": Variable("short_calls", "0, 1", _flag,
                                 "1 cuts short what TensorFlow does around the kernels in each call of a function, "
                                 "and has Keras read losses on GPUs a step later"),
+    "TF_STITCH_MODULES": Variable("modules", "folders, separated by colons", _folders,
+                                  "converted models in these folders run the machine code that they bring"),
     "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
     "TF_STITCH_LOG": Variable("log", f"{', '.join(CHANNELS)}; several with commas between", _channels,
                               "says what goes on: kernels that are built, shapes that come, what is fused, each "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from tf_stitch.device.spec import cpu_spec
 from tf_stitch.errors import DamagedFileError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
+from tf_stitch.native.signatures import declare
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.executable import BufferRef, Executable, HostLaunch, Space
 
@@ -116,6 +119,48 @@ def test_files_that_are_no_module_are_refused_with_the_reason(
     error = capfd.readouterr().err
     assert "a converted model runs TensorFlow's own ops" in error
     assert said in error
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (make_fifo, "no regular file"), (Path.mkdir, "no regular file"), (make_sparse, "at most 2147483648"),
+    (lambda path: path.symlink_to("/dev/zero"), "no regular file"), (lambda path: None, "No such file")],
+    ids=["fifo", "folder", "sparse", "device", "missing"])
+def test_what_is_no_file_of_a_possible_size_is_not_read(
+        make: Callable[[Path], None], said: str, load: Callable[[Path, str], Any], tmp_path: Path,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path / "module")
+    load(tmp_path / "module", "no digest")
+    assert said in capfd.readouterr().err
+
+
+def test_modules_come_from_allowed_folders_alone(
+        kernels: Kernels, load: Callable[[Path, str], Any], op_library: Path, tmp_path: Path,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    module, allowed, beside = Module(2), tmp_path / "models", tmp_path / "models2"
+    module.add(kernels)
+    for folder in (allowed, beside):
+        folder.mkdir()
+        (folder / "module").write_bytes(module.data())
+    (allowed / "link").symlink_to(beside / "module")
+    restrict = declare(ctypes.CDLL(str(op_library))).tfs_restrict_modules
+    try:
+        restrict(str(allowed).encode())
+        for path in (beside / "module", allowed / "link", allowed / ".." / "models2" / "module"):
+            load(path, module.digest)
+            assert "TF_STITCH_MODULES" in capfd.readouterr().err
+        load(allowed / "module", module.digest)
+        assert capfd.readouterr().err == ""
+    finally:
+        restrict(b"/")  # other tests of this process
 
 
 def test_a_module_is_read(kernels: Kernels, load: Callable[[Path, str], Any], tmp_path: Path,

@@ -77,8 +77,9 @@ class Regions:
         """Keys for which that was asked."""
         self.connect()
 
-    def connect(self) -> None:
-        self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self, self._on_labels)
+    def connect(self, token: int = 0) -> None:
+        self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self, self._on_labels,
+                                   token=token)
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
         return self.known.get(region)

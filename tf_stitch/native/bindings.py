@@ -159,7 +159,7 @@ class OpLibrary:
 
     def set_callbacks(self, build: BuildFunction, fallback_subgraph: FallbackSubgraphFunction,
                       fallback: FallbackFunction, verdicts: Verdicts | None = None,
-                      labels: LabelsFunction | None = None, left: LeftFunction | None = None) -> None:
+                      labels: LabelsFunction | None = None, left: LeftFunction | None = None, token: int = 0) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
@@ -176,6 +176,8 @@ class OpLibrary:
         each process measures for itself. `labels(region, device, key)` says what a profiler is to call the steps of an
         executable, by their numbers; it is asked when a profiler is first there, and an exception in it counts as no
         names. `left(region)` is told, a little later, that on some device the last kernel is gone that ran a region.
+
+        Nodes name regions with `token`, unless it is 0: graphs that come from elsewhere do not know it.
         """
         library = self._library
 
@@ -226,6 +228,7 @@ class OpLibrary:
         callbacks = (BUILD_CALLBACK(on_build), FALLBACK_SUBGRAPH_CALLBACK(on_fallback_subgraph),
                      FALLBACK_CALLBACK(on_fallback), *_verdict_callbacks(verdicts), LABELS_CALLBACK(on_labels),
                      LEFT_CALLBACK() if left is None else LEFT_CALLBACK(left))
+        library.tfs_require_token(token)
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
@@ -242,6 +245,11 @@ class OpLibrary:
     def release(self, first: int, count: int) -> None:
         """The function that held `count` handles from number `first` on is gone."""
         self._library.tfs_release_handles(first, count)
+
+    def restrict_modules(self, folders: Sequence[Path]) -> None:
+        """Converted models get their kernels from now on only if their files are in these folders, or in those of
+        earlier calls."""
+        self._library.tfs_restrict_modules("\n".join(map(str, folders)).encode())
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""

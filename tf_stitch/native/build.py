@@ -80,8 +80,8 @@ _WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/goes_on_op.cc",
                     "op/peer_copy_op.cc", "op/given_op.cc", "op/handle_op.cc", "cpu/workers.cc")
 """All that read TensorFlow's large headers, which takes seven seconds."""
 _RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc", "op/executable.cc",
-            "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "loop/loop_roles.cc", "op/gemm.cc",
-            "cpu/host_gemm.cc")
+            "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "op/module_file.cc", "loop/loop_roles.cc",
+            "op/gemm.cc", "cpu/host_gemm.cc")
 _CUDA = ("cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc",
          "cuda/graph_places.cc", "cuda/call_trial.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc",
          "cuda/nccl_library.cc")

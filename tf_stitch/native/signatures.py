@@ -30,6 +30,8 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
                                      SETTLE_CALLBACK, NOT_TIMED_CALLBACK, LABELS_CALLBACK, LEFT_CALLBACK]),
         "tfs_callers_executor": (c.c_int32, []),
         "tfs_interrupt_loops": (None, [c.c_int32]),
+        "tfs_require_token": (None, [c.c_int64]),
+        "tfs_restrict_modules": (None, [c.c_char_p]),
         "tfs_region_kernels": (c.c_int32, [c.c_int64]),
         "tfs_release_handles": (None, [c.c_int64, c.c_int64]),
         "tfs_fallback_subgraph_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),

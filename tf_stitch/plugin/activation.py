@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
-from tf_stitch.native.bindings import load_op
+from tf_stitch.graph.own_ops import TOKEN
+from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import (
     at_exit,
@@ -27,6 +29,8 @@ from tf_stitch.plugin.session import Session
 
 _lock = threading.Lock()
 _session: Session | None = None
+_native: OpLibrary | None = None
+_module_folders: list[Path] = []
 
 
 def enable(config: StitchConfig | None = None) -> None:
@@ -40,7 +44,7 @@ def enable(config: StitchConfig | None = None) -> None:
         TensorFlowError: this TensorFlow is too old.
         NativeError: the graph hook or the native op cannot be built or loaded: the program is TensorFlow's alone.
     """
-    global _session
+    global _session, _native
     import tensorflow as tf
 
     config = config or load_config()
@@ -58,8 +62,10 @@ def enable(config: StitchConfig | None = None) -> None:
         _session = session
         if native is not None:
             native.enable_profitability_check(config.profitability_check)
+            native.restrict_modules([*config.modules, *_module_folders])
             native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
-                                 session.profitability, session.labels, session.lifetimes.left)
+                                 session.profitability, session.labels, session.lifetimes.left, TOKEN)
+            _native = native
             at_exit.callbacks.callback(native.clear_callbacks)
         at_exit.callbacks.callback(interruption.end)
         keras_jit.resolve_auto_to_false()
@@ -72,6 +78,14 @@ def enable(config: StitchConfig | None = None) -> None:
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)
         known_optionals.answer_at_once()  # behind what makes copies that hold variables
+
+
+def allow_modules(folder: Path) -> None:
+    """Loads the kernels of converted models in `folder`, or below, also where graphs are rewritten."""
+    with _lock:
+        _module_folders.append(folder)
+        if _native is not None:
+            _native.restrict_modules([folder])
 
 
 def current_session() -> Session | None:

@@ -38,6 +38,7 @@ from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.held_variables import original_name
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
 from tf_stitch.graph.node_entries import node_entries
+from tf_stitch.graph.own_ops import TOKEN
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.shapes.branch_sizes import types_between_branches
 from tf_stitch.graph.state import GraphState, ImportCount
@@ -148,7 +149,7 @@ class Session:
                                         len(region.handles), len(set(region.outputs.values()))))
             name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
             if self._native is not None:
-                return stitch_node(name, region, number, device, controls)
+                return stitch_node(name, region, number, device, controls, TOKEN)
             return py_function_node(name, region, lambda *arrays: self.fallbacks.run_in_python(number, arrays), device,
                                     controls)
 
@@ -160,7 +161,7 @@ class Session:
             self._end([*region_of.values(), *(n for own in numbers.values() for n in own.values())])
             raise
         if rewritten is not None:
-            number_regions(rewritten, numbers)
+            number_regions(rewritten, numbers, TOKEN)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
                                    for loop in state.native)]
         if self.first_calls is not None and self.first_calls.began(item.graph_id):

@@ -24,6 +24,7 @@ from tools.mutants import (
     attentions,
     convolutions,
     emission,
+    foreign,
     graphs,
     kernels,
     matmuls,
@@ -40,7 +41,7 @@ from tools.mutants.trial import Tree, Verdict
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
-                                *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS)
+                                *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS, *foreign.MUTANTS)
 
 
 def main() -> int:

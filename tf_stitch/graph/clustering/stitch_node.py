@@ -14,8 +14,9 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape
 
 
-def stitch_node(name: str, region: RegionGraph, number: int, device: str, controls: Sequence[str]) -> NodeDef:
-    """A StitchOp, or StitchStateOp where variables take part, that runs region `number`."""
+def stitch_node(name: str, region: RegionGraph, number: int, device: str, controls: Sequence[str], token: int = 0
+                ) -> NodeDef:
+    """A StitchOp, or StitchStateOp where variables take part, that runs region `number` of the session with `token`."""
     node = NodeDef(name=name, op="StitchStateOp" if region.handles else "StitchOp", device=device,
                    input=[*region.inputs, *region.handles, *(f"^{c}" for c in controls)])
     node.attr["Tin"].list.type.extend(input_types(region))
@@ -23,6 +24,7 @@ def stitch_node(name: str, region: RegionGraph, number: int, device: str, contro
     outputs = [n.type for _, n in region.graph.outputs if n.kind is not OpKind.ASSIGN]
     node.attr["Tout"].list.type.extend(to_enum(t.dtype) for t in outputs)
     node.attr["region"].i = number
+    node.attr["token"].i = token
     node.attr["output_shapes"].list.shape.extend(_shape(t.shape) for t in outputs)
     return node
 

@@ -155,9 +155,12 @@ def while_node(loop: NativeLoop) -> NodeDef:
     return node
 
 
-def number_regions(graph_def: GraphDef, numbers: Mapping[str, Mapping[str, int]]) -> None:
-    """Tells each StitchWhile, in place, by its name, the numbers of its regions, by the attributes that have them."""
+def number_regions(graph_def: GraphDef, numbers: Mapping[str, Mapping[str, int]], token: int = 0) -> None:
+    """Tells each StitchWhile, in place, by its name, the numbers of its regions, by the attributes that have them, and
+    the token of the session whose they are."""
     for node in graph_def.node:
+        if node.name in numbers:
+            node.attr["token"].i = token
         for name, number in numbers.get(node.name, {}).items():
             node.attr[name].i = number
 

@@ -2,11 +2,15 @@
 
 #include <string>
 
+#include "op/region_names.h"
+
 namespace tf_stitch {
 
 using tensorflow::DataType;
 
 absl::Status LoopSpec::Read(tensorflow::OpKernelConstruction* c) {
+  std::int64_t token = 0;
+  TF_RETURN_IF_ERROR(c->GetAttr("token", &token));
   TF_RETURN_IF_ERROR(c->GetAttr("region", &loop));
   TF_RETURN_IF_ERROR(c->GetAttr("condition", &condition));
   TF_RETURN_IF_ERROR(c->GetAttr("body", &body));
@@ -14,6 +18,10 @@ absl::Status LoopSpec::Read(tensorflow::OpKernelConstruction* c) {
   TF_RETURN_IF_ERROR(c->GetAttr("host_check", &host_check));
   TF_RETURN_IF_ERROR(c->GetAttr("split", &split));
   TF_RETURN_IF_ERROR(c->GetAttr("condition_on_host", &condition_on_host));
+  for (const std::int64_t region : {loop, condition, body, host == -1 ? loop : host}) {
+    const std::string refused = RefuseRegion(region, token);
+    if (!refused.empty()) return absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", c->def().name(), ": ", refused));
+  }
   Types own_types;
   TF_RETURN_IF_ERROR(c->GetAttr("Tin", &own_types));
   num_inputs = static_cast<int>(own_types.size());

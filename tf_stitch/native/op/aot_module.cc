@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
-#include "op/executable_format.h"
+#include "op/executable.h"
 #include "op/sha256.h"
 #include "op/word_reader.h"
 
@@ -17,10 +18,6 @@ namespace {
 constexpr char kMagic[] = "tf_stitch module";  // 16 bytes
 constexpr std::size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr std::int64_t kVersion = 1;
-// Words from here on refer to kernels; see module_file.py.
-constexpr std::int64_t kReference = std::int64_t{1} << 62, kKind = std::int64_t{1} << 56;
-enum ReferenceKind { kFunction = 0, kName = 1, kImage = 2, kImageBytes = 3 };
-constexpr std::int64_t kRegionsOfAModule = std::int64_t{1} << 20, kNamed = kRegionsOfAModule / 2;
 
 class HeadReader : public WordReader {
  public:
@@ -69,14 +66,13 @@ struct Modules {
     std::string error = "the model's initialization has not run: it loads the kernels";
   };
   std::mutex mutex;
-  std::vector<Entry> entries;
-  std::map<std::string, std::int64_t> numbers;  // by digest
-
-  std::int64_t Number(const std::string& digest) {  // mutex is held
-    const auto [known, fresh] = numbers.emplace(digest, static_cast<std::int64_t>(entries.size()));
-    if (fresh) entries.emplace_back();
-    return known->second;
-  }
+  struct Place {
+    std::string digest;  // of the module
+    std::int64_t region;
+  };
+  std::map<std::string, Entry> entries;  // by digest
+  std::vector<Place> places;             // of regions, by number
+  std::map<std::tuple<std::string, std::int64_t, bool, std::string>, std::int64_t> numbers;
 };
 
 Modules& All() {
@@ -148,7 +144,7 @@ void AotModule::ReadHead(const std::vector<std::int64_t>& words) {
 }
 
 std::string AotModule::Words(std::int64_t region, const Device& device, const std::vector<std::int64_t>& key,
-                             std::vector<std::int64_t>* words) const {
+                             std::vector<std::int64_t>* words, std::vector<std::int64_t>* references) const {
   const Built* built = Choose(region, device, key);
   if (built == nullptr) return "no kernels were built for these shapes when the model was converted";
   try {
@@ -157,6 +153,7 @@ std::string AotModule::Words(std::int64_t region, const Device& device, const st
     for (const std::int64_t word : built->words) {
       words->push_back(word >= kReference ? Resolve(word - kReference, device) : word);
     }
+    *references = built->words;
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -179,7 +176,7 @@ const AotModule::Built* AotModule::Choose(std::int64_t region, const Device& dev
 }
 
 std::int64_t AotModule::Resolve(std::int64_t reference, const Device& device) const {
-  const std::int64_t kind = reference / kKind, number = reference % kKind;
+  const std::int64_t kind = reference / kReferenceKind, number = reference % kReferenceKind;
   const bool of_symbol = kind == kFunction || kind == kName;
   Require(number < static_cast<std::int64_t>(of_symbol ? symbols_.size() : libraries_.size()),
           "an executable names a kernel that is not there");
@@ -258,22 +255,26 @@ void* AotModule::Load(int library) const {
 void KeepAotModule(const std::string& digest, std::shared_ptr<const AotModule> module, const std::string& error) {
   Modules& all = All();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  Modules::Entry& entry = all.entries[all.Number(digest)];
+  Modules::Entry& entry = all.entries[digest];
   if (entry.module == nullptr) entry = {std::move(module), error};
 }
 
-std::int64_t AotRegion(const std::string& digest, std::int64_t region, bool named) {
+std::int64_t AotRegion(const std::string& digest, std::int64_t region, bool named, const std::string& own_nodes) {
+  const std::string nodes = Sha256::Hex(Sha256::Of(own_nodes.data(), own_nodes.size()));
   Modules& all = All();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  return kFirstAotRegion + all.Number(digest) * kRegionsOfAModule + region + (named ? kNamed : 0);
+  const auto number = static_cast<std::int64_t>(all.places.size());
+  const auto [known, fresh] = all.numbers.emplace(std::make_tuple(digest, region, named, nodes), number);
+  if (fresh) all.places.push_back({digest, region});
+  return kFirstAotRegion + known->second;
 }
 
 AotPlace FindAotRegion(std::int64_t number) {
   Modules& all = All();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const std::int64_t place = number - kFirstAotRegion;
-  const Modules::Entry& entry = all.entries[place / kRegionsOfAModule];
-  return {entry.module, place % kNamed, entry.error};
+  const Modules::Place& place = all.places.at(number - kFirstAotRegion);
+  const Modules::Entry& entry = all.entries[place.digest];
+  return {entry.module, place.region, entry.error};
 }
 
 }  // namespace tf_stitch

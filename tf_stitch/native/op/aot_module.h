@@ -22,9 +22,10 @@ class AotModule {
   // "" or why it is refused.
   static std::string Parse(std::string bytes, const std::string& digest, std::shared_ptr<const AotModule>* module);
 
-  // The words of an executable, with addresses in them, for a shape key; "" or why there are none.
+  // The words of an executable, with addresses in them, for a shape key; "" or why there are none. `references` gets
+  // what each word stood for (executable.h has the form).
   std::string Words(std::int64_t region, const Device& device, const std::vector<std::int64_t>& key,
-                    std::vector<std::int64_t>* words) const;
+                    std::vector<std::int64_t>* words, std::vector<std::int64_t>* references) const;
 
  private:
   struct Blob {
@@ -72,8 +73,9 @@ void KeepAotModule(const std::string& digest, std::shared_ptr<const AotModule> m
 // Regions of modules have numbers of their own in a process, from here on.
 constexpr std::int64_t kFirstAotRegion = std::int64_t{1} << 48;
 
-// The number of a module's region, for nodes whose variables are named, or passed. The module may come later.
-std::int64_t AotRegion(const std::string& digest, std::int64_t region, bool named);
+// The number of a module's region, for nodes whose variables are named, or passed, and that have these nodes of their
+// own, a serialized FunctionDef. The module may come later. Nodes that differ in any of it share nothing.
+std::int64_t AotRegion(const std::string& digest, std::int64_t region, bool named, const std::string& own_nodes);
 
 // What a number stands for. `module` is null if it has not been loaded, which `reason` says.
 struct AotPlace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "op/word_reader.h"
@@ -15,6 +14,15 @@ using Words = std::vector<std::int64_t>;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
 constexpr std::int64_t kMaxBarriers = 1 << 20;
+
+template <typename Pointer>
+constexpr std::int64_t kKindOf = -1;
+template <>
+constexpr std::int64_t kKindOf<tfs_cpu_kernel> = kFunction;
+template <>
+constexpr std::int64_t kKindOf<const char*> = kName;
+template <>
+constexpr std::int64_t kKindOf<const void*> = kImage;
 
 class Decoder : public WordReader {
  public:
@@ -40,13 +48,16 @@ class Decoder : public WordReader {
     Require(AtEnd(), "words are left over");
     executable_.bytes = arena_bytes_;
     for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
-      executable_.bytes = std::accumulate(sizes->begin(), sizes->end(), executable_.bytes);
+      for (const std::int64_t bytes : *sizes) {
+        Require(!__builtin_add_overflow(executable_.bytes, bytes, &executable_.bytes), "too many bytes altogether");
+      }
     }
   }
 
   // These, with WordReader's, are what the records are read by.
   template <typename Pointer>
   Pointer NextPointer(const char* what) {
+    RequireReference(kKindOf<Pointer>, what);
     const std::int64_t value = Next(what);
     Require(value != 0, std::string(what) + " is null");
     return reinterpret_cast<Pointer>(value);
@@ -76,11 +87,20 @@ class Decoder : public WordReader {
   }
 
  private:
+  // The word that comes next, if it comes from a module, stands for something of this kind; which number it has.
+  std::int64_t RequireReference(std::int64_t kind, const char* what) const {
+    if (extents_.references == nullptr || position() >= extents_.references->size()) return 0;
+    const std::int64_t reference = (*extents_.references)[position()] - kReference;
+    Require(reference >= 0 && reference / kReferenceKind == kind, std::string(what) + " is of no kernel");
+    return reference % kReferenceKind;
+  }
+
   void Arena() {
     const std::int64_t count = Count("segments of the arena");
     for (std::int64_t i = 0; i < count; ++i) {
       executable_.arena.push_back(Ranged("segment bytes", 1, kMaxBytes - arena_bytes_));
       arena_bytes_ += executable_.arena.back();
+      segment_ends_.push_back(arena_bytes_);
     }
   }
 
@@ -125,7 +145,9 @@ class Decoder : public WordReader {
   void Modules() {
     const std::int64_t count = Count("modules");
     for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t library = RequireReference(kImage, "module image");
       const auto* image = NextPointer<const void*>("module image");
+      Require(RequireReference(kImageBytes, "module bytes") == library, "module bytes are another image's");
       executable_.modules.push_back({image, Ranged("module bytes", 1, kMaxBytes)});
     }
   }
@@ -170,14 +192,18 @@ class Decoder : public WordReader {
     step.args = Operands();
     Require(static_cast<int>(step.args.size()) == step.call->arguments(), "wrong number of arguments of a call");
     RequireWritable(step.args.back());
+    const std::vector<std::int64_t> bytes = step.call->ArgumentBytes();
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      Require(bytes[i] <= Room(step.args[i]), "argument " + std::to_string(i) + " of a call does not fit");
+    }
     return step;
   }
 
   // Offsets count through all segments; what lies there is within one.
   Operand InArena(std::int64_t offset) const {
-    int segment = 0;
-    while (offset >= executable_.arena[segment]) offset -= executable_.arena[segment++];
-    return {Space::kArena, offset, segment};
+    const auto end = std::upper_bound(segment_ends_.begin(), segment_ends_.end(), offset);
+    const auto segment = static_cast<int>(end - segment_ends_.begin());
+    return {Space::kArena, offset - (*end - executable_.arena[segment]), segment};
   }
 
   static std::int64_t Last(std::size_t count) { return static_cast<std::int64_t>(count) - 1; }
@@ -234,6 +260,7 @@ class Decoder : public WordReader {
   const Extents& extents_;
   Executable& executable_;
   std::int64_t arena_bytes_ = 0;
+  std::vector<std::int64_t> segment_ends_;  // bytes of the arena up to each segment's end
   std::vector<std::int64_t> output_bytes_;
   std::vector<bool> updated_;
 };

@@ -16,6 +16,10 @@ class StepGraph;
 class GraphPlaces;
 struct GraphCounters;
 
+// Words of a module's executables from here on refer to kernels, as a kind and a number; see convert/module_file.py.
+constexpr std::int64_t kReference = std::int64_t{1} << 62, kReferenceKind = std::int64_t{1} << 56;
+enum ReferenceKind : std::int64_t { kFunction = 0, kName = 1, kImage = 2, kImageBytes = 3 };
+
 constexpr std::int64_t kBarrierBytes = 64;  // of a counter: each in a cache line of its own
 
 struct StatePlan {
@@ -77,6 +81,9 @@ struct Extents {
   std::vector<std::int64_t> output_items;  // of one element
   std::vector<std::int32_t> variable_types;
   bool on_gpu = false;
+  // Of words from a module: what they were before addresses took their places, so that no other number passes for an
+  // address. Null: they come from Python, whose addresses are believed.
+  const std::vector<std::int64_t>* references = nullptr;
   Check refuse;  // why it must not run, "" if it may; null: it may
 };
 

@@ -8,6 +8,8 @@
 #include "loop/interruption.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
+#include "op/module_file.h"
+#include "op/region_names.h"
 #include "cuda/cuda_graph.h"
 #include "op/region_runtime.h"
 #include "op/runtime_registry.h"
@@ -62,6 +64,12 @@ TFS_EXPORT void tfs_fallback_subgraph_set(void* result, const char* function, st
 TFS_EXPORT void tfs_enable_profitability_check(std::int32_t enabled, std::int64_t series_apart_ns) {
   tf_stitch::EnableProfitabilityCheck(enabled != 0, series_apart_ns);
 }
+
+// From now on graphs name regions with this token.
+TFS_EXPORT void tfs_require_token(std::int64_t token) { tf_stitch::GraphToken().store(token); }
+
+// `folders` are separated by newlines.
+TFS_EXPORT void tfs_restrict_modules(const char* folders) { tf_stitch::RestrictModules(Lines(folders)); }
 
 TFS_EXPORT void tfs_interrupt_loops(std::int32_t interrupted) {
   tf_stitch::LoopsInterrupted().store(interrupted != 0);

@@ -1,9 +1,29 @@
 #include "op/gemm.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include "op/element_types.h"
 
 namespace tf_stitch {
 namespace {
+
+// So many elements; of more than memory has, INT64_MAX.
+std::int64_t Bytes(unsigned __int128 elements, int type) {
+  constexpr unsigned __int128 kMost = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(std::min(elements * ElementBytes(type), kMost));
+}
+
+// From the beginning of memory to the end of the last of `batch` matrices [rows, cols].
+std::int64_t Bytes(const MatrixLayout& stored, std::int64_t batch, std::int64_t rows, std::int64_t cols, int type) {
+  using Wide = unsigned __int128;
+  const Wide groups = (batch - 1) / stored.group, rest = (batch - 1) % stored.group;
+  Wide last = groups * stored.step + rest * stored.group_step;
+  if (groups > 0) last = std::max(last, (groups - 1) * stored.step + Wide(stored.group - 1) * stored.group_step);
+  if (stored.transposed) std::swap(rows, cols);
+  return Bytes(stored.offset + last + Wide(rows - 1) * stored.stride + cols, type);
+}
 
 // Whether matrices lie at equal distances from the beginning of memory on.
 bool IsEven(const MatrixLayout& stored) { return stored.group == 1 && stored.offset == 0; }
@@ -13,6 +33,15 @@ class GemmCall final : public LibraryCall {
   explicit GemmCall(const GemmSpec& spec) : spec_(spec) {}
 
   int arguments() const override { return Arguments(spec_); }
+
+  std::vector<std::int64_t> ArgumentBytes() const override {
+    const GemmSpec& s = spec_;
+    std::vector<std::int64_t> bytes{Bytes(s.a, s.batch, s.m, s.k, s.type), Bytes(s.b, s.batch, s.k, s.n, s.type)};
+    if (s.bias) bytes.push_back(Bytes(s.n, s.type));
+    if (s.addend) bytes.push_back(Bytes(static_cast<unsigned __int128>(s.batch) * s.m * s.n, s.type));
+    bytes.push_back(Bytes(s.out, s.batch, s.m, s.n, s.type));
+    return bytes;
+  }
 
   std::string RunOnHost(void* const* arguments, tsl::thread::ThreadPool* workers) const override {
     return RunHostGemm(spec_, arguments, workers) ? "" : "a matmul of a type that has none";
@@ -32,6 +61,12 @@ class Float8GemmCall final : public LibraryCall {
   explicit Float8GemmCall(const Float8GemmSpec& spec) : spec_(spec) {}
 
   int arguments() const override { return 5; }
+
+  std::vector<std::int64_t> ArgumentBytes() const override {
+    using Wide = unsigned __int128;
+    return {Bytes(Wide(spec_.m) * spec_.k, spec_.a_type), Bytes(Wide(spec_.n) * spec_.k, spec_.b_type),
+            Bytes(1, kFloat), Bytes(1, kFloat), Bytes(Wide(spec_.m) * spec_.n, spec_.type)};
+  }
 
   std::string RunOnHost(void* const*, tsl::thread::ThreadPool*) const override {
     return "matmuls of float8 are for GPUs";

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cuda/cuda_driver.h"
 
@@ -49,6 +50,9 @@ class LibraryCall {
 
   // Operands and, last, the result.
   virtual int arguments() const = 0;
+
+  // Bytes of each argument that a run may touch, INT64_MAX for more than can be counted; empty: the library checks them.
+  virtual std::vector<std::int64_t> ArgumentBytes() const { return {}; }
 
   // "" or why it cannot run here.
   virtual std::string RunOnHost(void* const* arguments, tsl::thread::ThreadPool* workers) const = 0;

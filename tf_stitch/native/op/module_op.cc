@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "op/aot_module.h"
+#include "op/module_file.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -29,8 +30,8 @@ class ModuleOp final : public tensorflow::OpKernel {
     const std::string path(input.flat<tensorflow::tstring>()(0));
     std::string bytes, error;
     std::shared_ptr<const AotModule> module;
-    const absl::Status read = tensorflow::ReadFileToString(tensorflow::Env::Default(), path, &bytes);
-    error = read.ok() ? AotModule::Parse(std::move(bytes), digest_, &module) : std::string(read.message());
+    error = Read(path, &bytes);
+    if (error.empty()) error = AotModule::Parse(std::move(bytes), digest_, &module);
     if (!error.empty()) {
       error = "its kernels could not be read from " + path + ": " + error;
       std::cerr << "[tf_stitch] a converted model runs TensorFlow's own ops: " << error << std::endl;
@@ -39,6 +40,17 @@ class ModuleOp final : public tensorflow::OpKernel {
   }
 
  private:
+  // "" or why not. TensorFlow's file systems ("gs://bucket/model") have no folders that we could look at.
+  static std::string Read(const std::string& path, std::string* bytes) {
+    if (path.find("://") == std::string::npos) return ReadModuleFile(path, bytes);
+    if (ModulesRestricted()) return "with TF_STITCH=1 modules are loaded from local folders alone";
+    tensorflow::uint64 size = 0;
+    absl::Status status = tensorflow::Env::Default()->GetFileSize(path, &size);
+    if (status.ok() && size > static_cast<tensorflow::uint64>(kMostModuleBytes)) return "it is too large for a module";
+    if (status.ok()) status = tensorflow::ReadFileToString(tensorflow::Env::Default(), path, bytes);
+    return std::string(status.message());
+  }
+
   std::string digest_;
 };
 

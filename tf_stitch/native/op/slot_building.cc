@@ -62,12 +62,16 @@ void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
     if (slot->reason.empty()) slot->reason = LoadCublasLt({"libcublasLt.so.12", "libcublasLt.so.13"});
     device = {true, 10 * major + minor};
   }
-  std::vector<std::int64_t> words;
+  std::vector<std::int64_t> words, references;
   if (slot->reason.empty()) {
     slot->reason = place.module == nullptr ? place.reason
-                                           : place.module->Words(place.region, device, slot->key, &words);
+                                           : place.module->Words(place.region, device, slot->key, &words, &references);
   }
-  if (slot->reason.empty()) Prepare(words, extents, slot);
+  if (slot->reason.empty()) {
+    Extents of_module = extents;
+    of_module.references = &references;
+    Prepare(words, of_module, slot);
+  }
   if (slot->executable == nullptr) {
     SayFallback(slot->reason);
   } else {

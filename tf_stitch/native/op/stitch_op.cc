@@ -5,6 +5,7 @@
 #include "cuda/node_types.h"
 #include "op/fallback_form.h"
 #include "cuda/matmul_settings.h"
+#include "op/region_names.h"
 #include "op/region_runtime.h"
 #include "op/runtime_registry.h"
 #include "op/shape_key.h"
@@ -32,6 +33,7 @@ using tensorflow::TensorShape;
       .Attr("N: int >= 0")                   \
       .Attr("Tout: list(type) >= 0")         \
       .Attr("region: int")                   \
+      .Attr("token: int = 0")                \
       .Attr("output_shapes: list(shape) = []") \
       .Attr("module: string = ''")             \
       .Attr("original: string = ''")           \
@@ -52,11 +54,11 @@ class StitchOp final : public tensorflow::OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
     num_inputs_ = c->num_inputs() - num_variables_;
-    OP_REQUIRES_OK(c, Convert(c));
+    OP_REQUIRES_OK(c, WithUsersNodes(FindRegion(c), c->def()));
     OP_REQUIRES_OK(c, KeepVariables(c));
     OP_REQUIRES_OK(c, c->GetAttr("early", &early_));
     for (const int output : early_) {
-      OP_REQUIRES(c, output >= 0 && output < c->num_outputs(), absl::InvalidArgumentError("early: no such output"));
+      OP_REQUIRES(c, output >= 0 && output < c->num_outputs(), absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " has no early output ", output)));
     }
     std::vector<DataType> types;
     for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
@@ -78,15 +80,21 @@ class StitchOp final : public tensorflow::OpKernel {
   }
 
  private:
-  // Of a node in a converted SavedModel, which has its kernels in a module, and its own nodes as an attribute.
-  absl::Status Convert(OpKernelConstruction* c) {
+  // A node in a converted SavedModel has its kernels in a module, and its own nodes as an attribute.
+  absl::Status FindRegion(OpKernelConstruction* c) {
     std::string module;
+    std::int64_t token = 0;
     TF_RETURN_IF_ERROR(c->GetAttr("module", &module));
-    if (module.empty()) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(c->GetAttr("token", &token));
+    if (module.empty()) {
+      const std::string refused = RefuseRegion(region_, token);
+      return refused.empty() ? absl::OkStatus() : absl::InvalidArgumentError("tf_stitch: " + refused);
+    }
+    if (region_ < 0) return absl::InvalidArgumentError(absl::StrCat("tf_stitch: a module has no region ", region_));
     TF_RETURN_IF_ERROR(c->GetAttr("original", &own_nodes_));
     std::vector<std::string> names;
     TF_RETURN_IF_ERROR(c->GetAttr("variable_names", &names));
-    region_ = AotRegion(module, region_, !names.empty());
+    region_ = AotRegion(module, region_, !names.empty(), own_nodes_);
     return absl::OkStatus();
   }
 

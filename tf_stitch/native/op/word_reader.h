@@ -33,6 +33,10 @@ class WordReader {
 
   bool AtEnd() const { return position_ == words_.size(); }
 
+ protected:
+  // Of the word that comes next.
+  std::size_t position() const { return position_; }
+
  private:
   const std::vector<std::int64_t>& words_;
   std::size_t position_ = 0;
