@@ -165,7 +165,7 @@ def _found(state: GraphState, options: GraphOptions) -> FoundRegions:
 
 def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> dict[int, FallbackSubgraph | None]:
     """Fallback subgraphs by the regions' ids. A region that has none gets the inputs that one needs, if they show it a
-    size."""
+    size. One whose subgraph cannot give its outputs stays TensorFlow's."""
     defs = {node.name: node for node in state.graph_def.node}
 
     def fallback(region: RegionGraph) -> FallbackSubgraph | None:
@@ -178,6 +178,10 @@ def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> d
         if subgraph is None and (shown := clustering.showing_sizes(region)) is not None:
             subgraph, regions.regions[i] = fallback(shown), shown
         found[id(regions.regions[i])] = subgraph
+    for region in list(regions.regions):
+        if (subgraph := found[id(region)]) is not None and subgraph.lacks:
+            regions.leave(region, subgraph.lacks)
+            del found[id(region)]
     return found
 
 

@@ -7,6 +7,22 @@ from tools.mutants.mutant import Mutant
 LOOPS = "tests/graph/loops/test_native_loops.py"
 
 MUTANTS = (
+    Mutant("a fallback subgraph lacks a node", "tf_stitch/graph/fallback/completeness.py",
+           "        if name not in defs:\n            return f\"its fallback subgraph lacks {name}\"\n        if name",
+           "        if name not in defs:\n            continue\n        if name",
+           ("tests/graph/fallback/test_completeness.py",)),
+    Mutant("a fallback subgraph lacks an output", "tf_stitch/graph/fallback/completeness.py",
+           "int(index) >= counts[name]",
+           "int(index) > counts[name]",
+           ("tests/graph/fallback/test_completeness.py",)),
+    Mutant("a region whose fallback subgraph lacks something is kept", "tf_stitch/graph/pipeline.py",
+           "is not None and subgraph.lacks:",
+           "is not None and False:",
+           ("tests/graph/test_pipeline.py",)),
+    Mutant("a verdict of a warm cache holds at once", "tf_stitch/jit/profitability.py",
+           "from_call=0 if self._built_anything else change_over(call)",
+           "from_call=0",
+           ("tests/jit/test_profitability.py",)),
     Mutant("a variable is updated while its old value is held", "tf_stitch/graph/fallback/update_order.py",
            "        needed += [place[holder] for holder in holders.get(update, ())]\n",
            "",
