@@ -66,10 +66,12 @@ class Regions:
         self._fallback: dict[int, Callable[[FallbackCall], None]] = {}
         self.builds: dict[int, list[tuple[int, ...]]] = {}
         self._subgraph: dict[int, Callable[[str], bytes | None]] = {}
-        self.known: dict[int, bool] = {}
+        self.known: dict[int, Verdict] = {}
         """What is recalled of a region."""
         self.settled: dict[int, list[tuple[int, tuple[int, ...], Verdict]]] = {}
         """Device, key and what was measured."""
+        self.calls: dict[int, int] = {}
+        """The number of the call before which that was known."""
         self.untimed: dict[int, list[str]] = {}
         self.names: dict[int, dict[int, str]] = {}
         """What profilers are to call a region's steps."""
@@ -81,12 +83,13 @@ class Regions:
         self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self, self._on_labels,
                                    token=token)
 
-    def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
+    def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
         return self.known.get(region)
 
-    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
+    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
         self.settled.setdefault(region, []).append((device, key, measured))
-        return self.known.setdefault(region, measured.prefers_fallback)
+        self.calls.setdefault(region, call)
+        return self.known.setdefault(region, measured)
 
     def not_timed(self, region: int, reason: str) -> None:
         self.untimed.setdefault(region, []).append(reason)

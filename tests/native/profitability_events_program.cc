@@ -45,7 +45,9 @@ void Calls(const char* title, int count) {
   for (int i = 0; i < count; ++i) {
     ProfitabilityCheck::Turn turn = check->Begin(stream);
     if (turn.found) {
-      check->Decide(turn.found->form);
+      check->Decide({turn.found->form, 0});
+    } else if (turn.look) {
+      check->Looked(std::nullopt);
     } else if (turn.sampled) {
       check->Start(stream, &turn);
       check->End(stream, turn, true);
@@ -68,6 +70,10 @@ void Decides(const char* title, const std::vector<float>& stitched, const std::v
       const char* const form = turn.found->form == Form::kStitched ? "kernels" : "nodes";
       std::printf("%s: %s in call %d, after %d runs of the nodes\n", title, form, calls, shadows);
       return;
+    }
+    if (turn.look) {
+      check.Looked(std::nullopt);
+      turn = check.Begin(stream);
     }
     if (!turn.sampled) continue;
     elapsed = turn.shadow ? fallback[nodes % fallback.size()] : stitched[kernels % stitched.size()];

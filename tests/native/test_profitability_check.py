@@ -20,6 +20,7 @@ from tensorflow.python.framework import config as determinism
 
 from tests.native.conftest import COPY, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.graph.fallback.fallback_function import PARALLEL, WRITTEN
+from tf_stitch.native.bindings import IN_TURNS, Verdict
 from tf_stitch.native.build import SOURCE_DIR
 
 KERNELS = """
@@ -112,6 +113,7 @@ def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, check: None)
     assert decided.stitched_us > 3000 > decided.fallback_us
     assert [(device, key) for device, key, _ in regions.settled[region]] == [(-1, (1, 0))]
     library = regions.library
+    assert regions.calls[region] == library.region_runs(region) + 1
     assert library.region_runs(region) + library.region_preferred_fallbacks(region) == DECIDED
     assert library.region_fallbacks(region) == 0
     before = library.region_runs(region)
@@ -135,7 +137,7 @@ def test_a_verdict_is_recalled_from_the_first_call_on(regions: Regions, kernel: 
 
 def test_no_verdict_is_recalled_where_nothing_is_timed(regions: Regions, kernel: Symbols) -> None:
     region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
-    regions.known[region] = True
+    regions.known[region] = Verdict(True, 2.0, 1.0)
     repeated(regions, region, 5)
     assert regions.library.region_runs(region) == 5
 
@@ -143,10 +145,35 @@ def test_no_verdict_is_recalled_where_nothing_is_timed(regions: Regions, kernel:
 def test_what_an_equal_region_has_settled_holds(regions: Regions, kernel: Symbols, check: None) -> None:
     region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     repeated(regions, region, KEPT)
-    regions.known[region] = False
+    regions.known[region] = Verdict(False, 1.0, 2.0)
     repeated(regions, region)
-    assert outcome(regions, region).prefers_fallback
+    assert region not in regions.settled
     assert regions.library.region_preferred_fallbacks(region) == 0
+
+
+def test_a_region_looks_for_what_an_equal_one_has_found(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
+    repeated(regions, region, KEPT)
+    regions.known[region] = Verdict(True, 2.0, 1.0, from_call=100)
+    repeated(regions, region)
+    assert region not in regions.settled
+    assert regions.library.region_runs(region) == 99
+
+
+@pytest.mark.parametrize("from_call", [0, 1, 2, 20])
+def test_a_verdict_holds_from_its_call_on(regions: Regions, kernel: Symbols, check: None, from_call: int) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
+    regions.known[region] = Verdict(True, 2.0, 1.0, from_call)
+    repeated(regions, region, 30)
+    assert regions.library.region_runs(region) == max(from_call - 1, 0)
+    assert regions.library.region_shadows(region) == 0
+
+
+def test_forms_may_take_turns(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
+    regions.known[region] = Verdict(True, 2.0, 1.0, IN_TURNS)
+    repeated(regions, region, 30)
+    assert regions.library.region_runs(region) == regions.library.region_preferred_fallbacks(region) == 15
 
 
 def test_callers_get_one_forms_results(regions: Regions, kernel: Symbols, check: None) -> None:

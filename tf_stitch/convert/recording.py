@@ -55,15 +55,14 @@ class Recorder:
     def _fallback(self, number: int, call: FallbackCall) -> None:
         raise ConvertError(f"a region's own nodes cannot run in its place: {call.reason}")
 
-    def recall(self, number: int, device: int, key: tuple[int, ...]) -> bool | None:
+    def recall(self, number: int, device: int, key: tuple[int, ...]) -> Verdict | None:
         """See native.bindings.Verdicts."""
-        found = self.verdicts.get((number - self.first, Key.parse(key).shapes))
-        return None if found is None else found.prefers_fallback
+        return self.verdicts.get((number - self.first, Key.parse(key).shapes))
 
-    def settle(self, number: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
+    def settle(self, number: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
         """See native.bindings.Verdicts. Regions go on as they are: others are measured beside them."""
         self.verdicts[number - self.first, Key.parse(key).shapes] = measured
-        return measured.prefers_fallback
+        return measured
 
     def not_timed(self, number: int, reason: str) -> None:
         """See native.bindings.Verdicts."""

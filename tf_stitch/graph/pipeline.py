@@ -181,7 +181,7 @@ def _found(given: GraphDef, state: GraphState, options: GraphOptions) -> FoundRe
 
 def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> dict[int, FallbackSubgraph | None]:
     """Fallback subgraphs by the regions' ids. A region that has none gets the inputs that one needs, if they show it a
-    size."""
+    size. One whose subgraph cannot give its outputs stays TensorFlow's."""
     defs = {node.name: node for node in state.graph_def.node}
 
     def fallback(region: RegionGraph) -> FallbackSubgraph | None:
@@ -194,6 +194,10 @@ def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> d
         if subgraph is None and (shown := clustering.showing_sizes(region)) is not None:
             subgraph, regions.regions[i] = fallback(shown), shown
         found[id(regions.regions[i])] = subgraph
+    for region in list(regions.regions):
+        if (subgraph := found[id(region)]) is not None and subgraph.lacks:
+            regions.leave(region, subgraph.lacks)
+            del found[id(region)]
     return found
 
 

@@ -2,12 +2,15 @@
 are kept, recalled and reported.
 
 Verdicts are about a structure and its shapes: regions of one structure share them in a process, and later processes on
-the same machine, with the same versions, begin with them.
+the same machine, with the same versions, begin with them. A process that found all its kernels in the cache is to
+be repeated by later ones bit for bit: a verdict that it reaches takes effect at a call whose number is kept with the
+verdict, and no earlier in later processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildError, DamagedFileError
@@ -21,6 +24,15 @@ from tf_stitch.report.entries import ProfitabilityEntry
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
+
+_FIRST_LOOK = 64
+"""As native/op/profitability_check.cc has it."""
+
+
+def change_over(call: int) -> int:
+    """The call at which what was measured before call number `call` takes effect, in this process as in later ones: a
+    power of two, before which equal regions look for it, and that none which is called as often has passed."""
+    return 1 << max(_FIRST_LOOK, call + 2).bit_length()
 
 
 class ProfitabilityCheck:
@@ -37,29 +49,36 @@ class ProfitabilityCheck:
         self._surroundings = surroundings
         self._store = VerdictStore(config.cache_dir / "verdicts")
 
-    def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
-        """Whether the region's TensorFlow nodes run, not its kernels; None: nobody knows yet."""
+    def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
+        """Which form runs; None: nobody knows yet."""
         known = self._known(self._key(region, device, key))
-        if known is None:
-            return None
-        self._add(region, device, key, known, recalled=True)
-        return known.prefers_fallback
+        if known is not None:
+            self._add(region, device, key, known, recalled=True)
+        return known
 
-    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
-        """As `recall`, of a region that was measured: an equal region's verdict, if there is one already."""
+    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
+        """As `recall`, of a region that was measured before call number `call`: an equal region's verdict, if there is
+        one already."""
         name = self._key(region, device, key)
         known = self._known(name)
-        verdict = known or measured
+        verdict = known or replace(measured, from_call=0 if self._built_anything else change_over(call))
         if known is None:
             try:
-                self._store.keep(name, measured)
+                self._store.keep(name, verdict)
             except OSError as error:
                 self._report.note("profitability", str(self._store.folder), f"no verdict can be kept: {error}")
         self._add(region, device, key, verdict, recalled=known is not None)
         if verdict.prefers_fallback and self._config.verbose:
-            say(f"{self._where(region)}: TensorFlow's own ops run from now on: they take "
+            when = f"from its call {verdict.from_call} on" if verdict.from_call > call else "from now on"
+            say(f"{self._where(region)}: TensorFlow's own ops run {when}: they take "
                   f"{verdict.fallback_us:.1f} us, the kernels {verdict.stitched_us:.1f} us")
-        return verdict.prefers_fallback
+        return verdict
+
+    @property
+    def _built_anything(self) -> bool:
+        """Whether this process lacked kernels in the cache: then no other computes what it does, step for step, and
+        its verdicts hold from the first call of those on."""
+        return self._registry.cache.counts()["misses"] > 0
 
     def not_timed(self, region: int, reason: str) -> None:
         """The region keeps its kernels, unmeasured."""

@@ -73,6 +73,8 @@ LeftFunction = Callable[[int], None]
 _INTERNAL = 13  # absl's status code
 _PENDING, _INTERRUPTED = 3, 5  # callbacks.h
 _STITCHED, _FALLBACK = 101, 102  # callbacks.h
+IN_TURNS = -1
+"""As native/op/profitability_check.h has it."""
 
 
 @dataclass(frozen=True)
@@ -82,21 +84,24 @@ class Verdict:
     Attributes:
         prefers_fallback: whether the region's own TensorFlow nodes are faster than its kernels.
         stitched_us, fallback_us: medians of the timed calls.
+        from_call: the number of a region's call, from 1, from which it holds; kernels run before. IN_TURNS: in every
+            other call, for tests.
     """
 
     prefers_fallback: bool
     stitched_us: float
     fallback_us: float
+    from_call: int = 0
 
 
 class Verdicts(Protocol):
     """Keeps what was measured. Arguments of calls are those of a build."""
 
-    def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
-        """Whether the region's own nodes run, not its kernels; None: that has to be measured."""
+    def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
+        """Which form runs; None: that has to be measured."""
 
-    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
-        """Whether the region's own nodes run from now on, not its kernels."""
+    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
+        """Which form runs. `call` is the number of the region's next call."""
 
     def not_timed(self, region: int, reason: str) -> None:
         """The region's own nodes could not be timed: the kernels stay."""
@@ -365,18 +370,23 @@ def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:
     if verdicts is None:
         return RECALL_CALLBACK(), SETTLE_CALLBACK(), NOT_TIMED_CALLBACK()
 
-    def on_recall(region: int, device: int, key: Any, n: int) -> int:
+    def given(verdict: Verdict, from_call: Any) -> int:
+        from_call[0] = verdict.from_call
+        return _FALLBACK if verdict.prefers_fallback else _STITCHED
+
+    def on_recall(region: int, device: int, key: Any, n: int, from_call: Any) -> int:
         try:
-            prefers_fallback = verdicts.recall(region, device, tuple(key[:n]))
+            known = verdicts.recall(region, device, tuple(key[:n]))
         except Exception as error:  # cannot cross C++
             on_not_timed(region, _message(error))
             return 0
-        return 0 if prefers_fallback is None else _FALLBACK if prefers_fallback else _STITCHED
+        return 0 if known is None else given(known, from_call)
 
-    def on_settle(region: int, device: int, key: Any, n: int, fallback: int, stitched_us: float, own_us: float) -> int:
+    def on_settle(region: int, device: int, key: Any, n: int, fallback: int, stitched_us: float, own_us: float,
+                  call: int, from_call: Any) -> int:
         try:
-            verdict = Verdict(bool(fallback), stitched_us, own_us)
-            return _FALLBACK if verdicts.settle(region, device, tuple(key[:n]), verdict) else _STITCHED
+            measured = Verdict(bool(fallback), stitched_us, own_us)
+            return given(verdicts.settle(region, device, tuple(key[:n]), measured, call), from_call)
         except Exception as error:  # cannot cross C++; the kernels stay
             on_not_timed(region, _message(error))
             return _STITCHED

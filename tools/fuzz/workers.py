@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.forced_forms import FORMS
+
 PLAIN = "plain"
 FIRST_CALLS = ("first_calls", "first_calls_again")
 MODES: Mapping[str, Mapping[str, str]] = {
@@ -23,10 +25,12 @@ MODES: Mapping[str, Mapping[str, str]] = {
     "min_region_1": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"},
     "region_scope": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": "region"},
     "py_function": {"TF_STITCH": "1", "TF_STITCH_WRAP": "py_function"},
+    "starved": {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "TF_STITCH_FIRST_STEP_SECONDS": "0.001"},
+    **{form: {} for form in FORMS},
     **{mode: {"TF_STITCH": "1"} for mode in FIRST_CALLS},
 }
-"""Ways to run a program -> environment. The last two are what users have: of the two the one that comes second finds
-functions that the other has built, and changes over to them by counting calls."""
+"""Ways to run a program -> environment. Starved: no step waits for kernels. The last two are what users have: the
+second of them finds functions that the first has built, and changes over to them by counting calls."""
 
 _START_SECONDS = 400
 """The first worker may have to build the native libraries."""
@@ -59,7 +63,8 @@ class Worker:
             self._environ["CUDA_VISIBLE_DEVICES"] = "-1"
         if mode != PLAIN:
             self._environ["TF_STITCH_CACHE"] = str(cache)
-        self._start_with = [] if mode == PLAIN else ["-m", "tf_stitch"]  # also where .pth files are not read
+        runner = ["-m", "tools.forced_forms", mode] if mode in FORMS else ["-m", "tf_stitch"]
+        self._start_with = [] if mode == PLAIN else runner  # also where .pth files are not read
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1
         self._read = b""

@@ -42,6 +42,11 @@ class Regions:
             self.left_out.update(dict.fromkeys(region.members, reason))
         del self.regions[count:]
 
+    def leave(self, region: RegionGraph, reason: str) -> None:
+        """Leaves out a region."""
+        self.left_out.update(dict.fromkeys(region.members, reason))
+        self.regions.remove(region)
+
 
 @dataclass(frozen=True)
 class ClusterOptions:

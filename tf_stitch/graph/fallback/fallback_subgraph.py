@@ -21,6 +21,7 @@ from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.fallback.completeness import why_incomplete
 from tf_stitch.graph.fallback.fallback_function import function_def
 from tf_stitch.graph.fallback.update_order import update_early, writes_variables
 from tf_stitch.graph.loops.folded_loop import FoldedLoops, put_back_loops
@@ -41,16 +42,19 @@ class FallbackSubgraph:
     """Runs a region by the nodes it came from, in a session of its own, within the calling thread.
 
     Args:
-        nodes: a GraphDef of the region's nodes and what computes their inputs; tensors that come from outside are
+        nodes: the region's nodes and what computes their inputs; tensors that come from outside are
             named "tfs_i0:0" (inputs) and "tfs_v0:0" (handles).
         outputs: a tensor per output of the region.
         written: numbers of the variables that are assigned.
         parallel: its nodes run side by side.
+
+    Attributes:
+        lacks: why the nodes cannot give the region's outputs, "" if they can.
     """
 
-    def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int],
+    def __init__(self, nodes: GraphDef, region: RegionGraph, outputs: Sequence[str], written: frozenset[int],
                  parallel: bool) -> None:
-        self._nodes, self._outputs, self._written = nodes, list(outputs), written
+        self._nodes, self._outputs, self._written = nodes.SerializeToString(), list(outputs), written
         self._parallel = parallel
         self._output_types = [tf_dtype(n.type.dtype) for key, n in region.graph.outputs if key.startswith("o")]
         self._members = list(region.members)
@@ -58,6 +62,9 @@ class FallbackSubgraph:
         variables = {n.attrs.handle: n for n in region.graph.inputs() if isinstance(n.attrs, VariableAttrs)}
         self._inputs = [tf_dtype(inputs[key].type.dtype) for key in region.input_keys]
         self._variables = [tf_dtype(variables[key].type.dtype) for key in region.variable_keys]
+        arguments = {*(f"tfs_i{i}:0" for i in range(len(self._inputs))),
+                     *(f"tfs_v{i}:0" for i in range(len(self._variables)))}
+        self.lacks = why_incomplete(nodes, arguments, self._outputs, self._members)
         self._sessions: dict[tuple[int, ...], tf.compat.v1.Session] = {}
         self._lock = threading.Lock()
 
@@ -206,7 +213,7 @@ def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, reg
         kept.node.append(_constant(_NOTHING, 0, tf.float32))
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
-    return FallbackSubgraph(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
+    return FallbackSubgraph(kept, region, [tensors[i] for i in range(len(tensors))],
                          frozenset(written), not on_gpu and has_matmuls(region))
 
 

@@ -115,8 +115,9 @@ class NativeLoop:
     def fallback_subgraph(self) -> FallbackSubgraph:
         """The loop as TensorFlow runs it."""
         region = self.region()
-        return FallbackSubgraph(self.subgraph, RegionGraph(region.graph, (), region.inputs, (), region.outputs),
-                             self.subgraph_results, frozenset(), has_matmuls(self.body))
+        loop = RegionGraph(region.graph, (), region.inputs, (), region.outputs)
+        return FallbackSubgraph(GraphDef.FromString(self.subgraph), loop, self.subgraph_results, frozenset(),
+                                has_matmuls(self.body))
 
 
 @dataclass(frozen=True)

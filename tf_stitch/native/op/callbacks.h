@@ -55,11 +55,14 @@ typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std:
 // Before the region's own nodes run: `reason` says why in its place, "" because they are, or may be, faster.
 typedef int (*tfs_fallback_subgraph_fn)(std::int64_t region, const char* reason, void* result);
 typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
-// The form that an earlier profitability check found faster: kStitchedVerdict, kFallbackVerdict or 0.
-typedef int (*tfs_recall_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n);
-// A profitability check has measured: what runs from now on.
+// The form that an earlier profitability check found faster: kStitchedVerdict, kFallbackVerdict or 0. `from_call` gets the
+// first call of the region that it holds for (see Ruling).
+typedef int (*tfs_recall_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                             std::int64_t* from_call);
+// A profitability check has measured, before call number `call`: as recall.
 typedef int (*tfs_settle_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
-                             std::int32_t prefers_fallback, double stitched_us, double fallback_us);
+                             std::int32_t prefers_fallback, double stitched_us, double fallback_us, std::int64_t call,
+                             std::int64_t* from_call);
 // The region's own nodes could not be timed.
 typedef void (*tfs_not_timed_fn)(std::int64_t region, const char* reason);
 // What a profiler is to call the steps of an executable: tfs_label_set is called for those that have a name.

@@ -51,17 +51,18 @@ class FallbackForm {
     return std::nullopt;
   }
 
-  // Before the kernels run: the profitability check wants to know how long the nodes take, or has
-  // measured enough. Nobody sees what the
-  // nodes do: their results are dropped, they write copies of the variables, and if they fail they are not timed again.
+  // Before the kernels run: the profitability check wants to know how long the nodes take, or what equal regions found, or
+  // has measured enough. Nobody sees what the nodes do: their results are dropped, they write copies of the variables, and
+  // if they fail they are not timed again.
   void Shadow(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
     call.variables->Unlock();
     if (turn->found) {
-      const Form form = call.runtime->Verdict(slot, *turn->found);
-      slot.check.Decide(form);
-      if (form == Form::kStitched) function_.Release();
+      const Ruling ruling = call.runtime->Verdict(slot, *turn->found);
+      slot.check.Decide(ruling);
+      if (ruling.form == Form::kStitched) function_.Release();
       return;
     }
+    if (turn->look) return slot.check.Looked(call.runtime->Recalled(slot.key));
     const absl::Status status = RunUnseen(call, slot, turn);
     slot.check.End(call.placement.stream, *turn, status.ok());
     if (status.ok()) {
@@ -154,7 +155,7 @@ class FallbackForm {
   }
 
   void KeepKernels(const RegionCall& call, const Slot& slot, const absl::Status& why) {
-    slot.check.Decide(Form::kStitched);
+    slot.check.Decide({});
     function_.Release();
     call.runtime->NotTimed(std::string(why.message()));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "op/partition_passes.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -30,14 +31,16 @@ inline tensorflow::thread::ThreadPool* ParallelNodes() {
 // The nodes. They are in no graph's library: TensorFlow drops the functions that a plug-in adds there.
 class FallbackSubgraph {
  public:
-  // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none.
+  // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none, or TensorFlow's passes fail.
   static std::shared_ptr<const FallbackSubgraph> Parse(const std::string& definition, bool on_gpu) {
     tensorflow::FunctionDefLibrary functions;
     tensorflow::FunctionDef* function = functions.add_function();
     if (!function->ParseFromString(definition)) return nullptr;
-    // The op's inputs and outputs lie on its device, where functions expect small integers in host memory.
     if (on_gpu) {
+      // The op's inputs and outputs lie on its device, where functions expect small integers in host memory.
       (*function->mutable_attr())[tensorflow::FunctionLibraryDefinition::kIntsOnDeviceAttr].set_b(true);
+    } else if (!RunPartitionPasses(function).ok()) {
+      return nullptr;
     }
     return std::shared_ptr<const FallbackSubgraph>(new FallbackSubgraph(functions));
   }

@@ -23,6 +23,9 @@ constexpr int kByFar = 2;
 // chance it does so one time in a hundred.
 constexpr int kPairsToGiveUp = 6 * kSeries, kWinsToGiveUp = 22;
 constexpr double kSlower = 1.03;    // what counts as slower
+// Before this call, and those of twice, four times, ... its number, a region looks for what an equal one has found: those
+// that are called equally often change over at one call, in this process as in later ones (jit/profitability.py).
+constexpr std::int64_t kFirstLook = 64;
 
 std::atomic<bool> enabled{false};
 // From the start of one series to the next, at least: what disturbs one form more than the other (work on a core that it
@@ -62,10 +65,28 @@ void EnableProfitabilityCheck(bool wanted, std::int64_t series_apart_ns) {
 // What is decided may differ between runs.
 bool ProfitabilityCheckWanted() { return enabled.load(std::memory_order_relaxed) && !tensorflow::OpDeterminismRequired(); }
 
+// One call while it is open. Calls that run are counted, whatever is measured beside them.
 ProfitabilityCheck::Turn ProfitabilityCheck::Sample(CUstream stream) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || busy_) return {};
-  if (++calls_ <= kSettlingCalls) return {};
+  Turn turn;
+  if (lock.owns_lock()) {
+    const std::int64_t call = calls_ + 1;
+    if (!ruling_) {
+      turn = Measure(stream);
+    } else if (ruling_->from_call == kInTurns) {
+      turn.form = call % 2 == 0 ? Form::kFallback : Form::kStitched;
+    } else if (ruling_->from_call <= call) {
+      Settle(*ruling_);
+      turn.form = ruling_->form;
+    }
+  }
+  if (!turn.Beside()) ++calls_;
+  return turn;
+}
+
+ProfitabilityCheck::Turn ProfitabilityCheck::Measure(CUstream stream) {
+  const std::int64_t call = calls_ + 1;
+  if (busy_ || call <= kSettlingCalls) return {};
   if (!ProfitabilityCheckWanted()) {
     state_.store(State::kStitched, std::memory_order_release);
     return {};
@@ -75,6 +96,12 @@ ProfitabilityCheck::Turn ProfitabilityCheck::Sample(CUstream stream) {
     busy_ = true;
     Turn turn;
     turn.found = found_;
+    return turn;
+  }
+  if (call >= kFirstLook && (call & (call - 1)) == 0 && std::exchange(looked_, call) != call) {
+    busy_ = true;
+    Turn turn;
+    turn.look = true;
     return turn;
   }
   if (std::exchange(unsettled_, false)) return {};  // buffers and CUDA graphs find their addresses again
@@ -174,7 +201,7 @@ std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, 
   const int pairs = static_cast<int>(fallback_ns_.size());
   if (!shadow) return std::nullopt;
   const double stitched = Median(stitched_ns_), fallback = Median(fallback_ns_);
-  Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3};
+  Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3, calls_ + 1};
   if (ClearlyFaster()) return outcome;
   if (pairs % kSeries != 0) return std::nullopt;
   if (stitched <= kSlower * fallback) return outcome;
@@ -194,10 +221,22 @@ bool ProfitabilityCheck::ClearlyFaster() const {
   return (on_device && pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
 }
 
-void ProfitabilityCheck::Decide(Form form) {
+void ProfitabilityCheck::Decide(const Ruling& ruling) {
   const std::lock_guard<std::mutex> lock(mutex_);
   DestroyEvents();
-  state_.store(form == Form::kFallback ? State::kFallback : State::kStitched, std::memory_order_release);
+  const bool later = ruling.form == Form::kFallback && (ruling.from_call == kInTurns || ruling.from_call > calls_ + 1);
+  if (!later) return Settle(ruling);
+  ruling_ = ruling;
+}
+
+void ProfitabilityCheck::Looked(const std::optional<Ruling>& known) {
+  if (known) return Decide(*known);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  busy_ = false;
+}
+
+void ProfitabilityCheck::Settle(const Ruling& ruling) {
+  state_.store(ruling.form == Form::kFallback ? State::kFallback : State::kStitched, std::memory_order_release);
 }
 
 }  // namespace tf_stitch

@@ -15,6 +15,15 @@ namespace tf_stitch {
 
 enum class Form { kStitched, kFallback };
 
+// The form that runs, from a region's call of this number on (the first is 1); kernels run before. Another run of the
+// program computes the same, bit for bit, if its calls change over where this one's did.
+struct Ruling {
+  Form form = Form::kStitched;
+  std::int64_t from_call = 0;  // kInTurns: in every other call, for tests
+};
+
+constexpr std::int64_t kInTurns = -1;
+
 // Of every region from now on; what is decided stays so. Series of timed calls start that far apart, at least.
 void EnableProfitabilityCheck(bool enabled, std::int64_t series_apart_ns);
 
@@ -35,6 +44,7 @@ class ProfitabilityCheck {
     Form form;
     double stitched_us;  // medians
     double fallback_us;
+    std::int64_t call;  // the one that comes next
   };
 
   // One call of the op.
@@ -45,12 +55,17 @@ class ProfitabilityCheck {
     bool timed = false;
     std::int64_t start_ns = 0;
     std::optional<Outcome> found;  // enough was measured: Decide has to be called
+    bool look = false;      // equal regions may have been measured: Looked has to be called
+
+    // Whether something comes before the region's call itself, which has to begin once more.
+    bool Beside() const { return shadow || found || look; }
   };
 
   // What this call does. Once decided it costs one load.
   Turn Begin(CUstream stream) {
     const State state = state_.load(std::memory_order_acquire);
-    return state == State::kOpen ? Sample(stream) : Turn{FormOf(state)};
+    if (state == State::kStitched) return {};
+    return state == State::kFallback ? Turn{Form::kFallback} : Sample(stream);
   }
 
   // What is timed begins now: for a shadow run whatever it needs is at hand.
@@ -59,25 +74,31 @@ class ProfitabilityCheck {
   // What was timed is over; on a GPU its work is in the stream. Times of failed calls do not count.
   void End(CUstream stream, const Turn& turn, bool ok);
 
-  // From the next call on this form runs, for good.
-  void Decide(Form form);
+  // Nothing more is measured.
+  void Decide(const Ruling& ruling);
+
+  // As Decide, of what was found, if anything.
+  void Looked(const std::optional<Ruling>& known);
   bool decided() const { return state_.load(std::memory_order_acquire) != State::kOpen; }
 
  private:
   enum class State { kOpen, kStitched, kFallback };
 
   Turn Sample(CUstream stream);
+  Turn Measure(CUstream stream);
+  void Settle(const Ruling& ruling);
   bool MakeEvents(CUstream stream);
   void DestroyEvents();
   bool Collect(CUstream stream);
   std::optional<Outcome> Add(bool shadow, std::int64_t ns);
   bool ClearlyFaster() const;
-  static Form FormOf(State state) { return state == State::kFallback ? Form::kFallback : Form::kStitched; }
 
   std::atomic<State> state_{State::kOpen};
   std::mutex mutex_;
+  std::atomic<std::int64_t> calls_{0};  // that have run, or are about to, while open
   // Guarded by mutex_:
-  int calls_ = 0;
+  std::optional<Ruling> ruling_;   // that does not hold yet, or in turns
+  std::int64_t looked_ = 0;        // the last call before which Looked was called
   int warm_ups_ = 0;
   bool busy_ = false;              // a sampled call runs, or what it found is about to be decided
   bool unsettled_ = false;         // the last run was one of the fallback subgraph

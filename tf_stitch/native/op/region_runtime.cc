@@ -131,7 +131,7 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
     Build(*entry.get(), extents, slot.get());
   }
   if (slot->executable != nullptr && !converted()) {
-    if (const std::optional<Form> form = Recalled(key)) slot->check.Decide(*form);
+    if (const std::optional<Ruling> ruling = Recalled(key)) slot->check.Decide(*ruling);
   }
   if (slot->updates_state) updates_state.store(true);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -149,39 +149,41 @@ std::shared_ptr<const Slot> RegionRuntime::Keep(const std::vector<std::int64_t>&
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const std::shared_ptr<Slot> known = find()) return known;
   }
-  const std::optional<Form> form = Recalled(key);
+  const std::optional<Ruling> ruling = Recalled(key);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const std::shared_ptr<Slot> known = find()) return known;
   const std::shared_ptr<Slot> slot = NewSlot(key);
-  if (form) slot->check.Decide(*form);
+  if (ruling) slot->check.Decide(*ruling);
   slot->built = true;
   return slot;
 }
 
-std::optional<Form> RegionRuntime::Recalled(const std::vector<std::int64_t>& key) const {
+std::optional<Ruling> RegionRuntime::Recalled(const std::vector<std::int64_t>& key) const {
   CallbackGate<Callbacks>::Entry entry(&Gate());
   if (!ProfitabilityCheckWanted() || entry.get() == nullptr || entry.get()->recall == nullptr) return std::nullopt;
   const auto n = static_cast<std::int64_t>(key.size());
-  switch (InItsOwnThread([&] { return entry.get()->recall(region_, device_, key.data(), n); })) {
+  std::int64_t from_call = 0;
+  switch (InItsOwnThread([&] { return entry.get()->recall(region_, device_, key.data(), n, &from_call); })) {
     case kStitchedVerdict:
-      return Form::kStitched;
+      return Ruling{Form::kStitched, 0};
     case kFallbackVerdict:
-      return Form::kFallback;
+      return Ruling{Form::kFallback, from_call};
     default:
       return std::nullopt;
   }
 }
 
-Form RegionRuntime::Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const {
+Ruling RegionRuntime::Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const {
   CallbackGate<Callbacks>::Entry entry(&Gate());
-  if (entry.get() == nullptr) return Form::kStitched;  // the program ends
-  if (entry.get()->settle == nullptr) return found.form;
+  if (entry.get() == nullptr) return {};  // the program ends
+  if (entry.get()->settle == nullptr) return {found.form, 0};
+  std::int64_t from_call = 0;
   const auto n = static_cast<std::int64_t>(slot.key.size());
   const int verdict = InItsOwnThread([&] {
     return entry.get()->settle(region_, device_, slot.key.data(), n, found.form == Form::kFallback, found.stitched_us,
-                               found.fallback_us);
+                               found.fallback_us, found.call, &from_call);
   });
-  return verdict == kFallbackVerdict ? Form::kFallback : Form::kStitched;
+  return verdict == kFallbackVerdict ? Ruling{Form::kFallback, from_call} : Ruling{};
 }
 
 bool RegionRuntime::WantsLabels(const Slot& slot) {

@@ -89,7 +89,10 @@ class RegionRuntime {
 
   // What the check of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
   // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
-  Form Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const;
+  Ruling Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const;
+
+  // What an earlier check, maybe of another region or process, has found. Calls Python: the caller holds no lock.
+  std::optional<Ruling> Recalled(const std::vector<std::int64_t>& key) const;
 
   // Whether a profiler is there, and no other has been: then the slot's steps have yet to be named.
   static bool WantsLabels(const Slot& slot);
@@ -128,7 +131,6 @@ class RegionRuntime {
   void TakeFromModule(const Extents& extents, Slot* slot) const;
   void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const;
   bool converted() const { return region_ >= kFirstAotRegion; }
-  std::optional<Form> Recalled(const std::vector<std::int64_t>& key) const;  // by an earlier check, maybe process
   static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held

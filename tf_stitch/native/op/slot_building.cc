@@ -75,7 +75,7 @@ void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
   if (slot->executable == nullptr) {
     SayFallback(slot->reason);
   } else {
-    slot->check.Decide(Form::kStitched);
+    slot->check.Decide({});
   }
 }
 

@@ -149,7 +149,7 @@ class StitchOp final : public tensorflow::OpKernel {
       const std::optional<absl::Status> status = fallback_.Run(call, *slot);
       return status ? *status : Run(ctx, ready);
     }
-    if (turn.shadow || turn.found) {
+    if (turn.Beside()) {
       fallback_.Shadow(call, *slot, &turn);
       return Run(ctx, ready);  // variables may have changed meanwhile
     }

@@ -1,0 +1,43 @@
+"""From which call a measured verdict holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.jit.profitability import ProfitabilityCheck, change_over
+from tf_stitch.native.bindings import Verdict
+
+MEASURED = Verdict(True, 2.0, 1.0)
+
+
+def check(folder: Path, misses: int) -> ProfitabilityCheck:
+    """Of a process that found so many kernels missing in the cache."""
+    registry: Any = MagicMock()
+    registry.cache.counts.return_value = {"hits": 1, "misses": misses, "corrupt": 0}
+    registry.structure.return_value = "a structure"
+    return ProfitabilityCheck(StitchConfig(cache_dir=folder), registry, MagicMock(), str, tuple)
+
+
+def key() -> tuple[int, ...]:
+    return (1, 0)
+
+
+@pytest.mark.parametrize(("misses", "from_call"), [(0, 512), (3, 0)])
+def test_only_a_cold_process_hands_its_verdict_to_the_first_call(tmp_path: Path, misses: int, from_call: int) -> None:
+    assert check(tmp_path, misses).settle(0, -1, key(), MEASURED, 412) == Verdict(True, 2.0, 1.0, from_call)
+    later = check(tmp_path, misses=0)
+    assert later.recall(1, -1, key()) == Verdict(True, 2.0, 1.0, from_call)
+    assert later.settle(1, -1, key(), Verdict(False, 1.0, 2.0), 99) == Verdict(True, 2.0, 1.0, from_call)
+
+
+def test_equal_regions_have_time_to_learn_of_it() -> None:
+    for call in range(1, 3000):
+        there = change_over(call)
+        assert there > call + 2
+        assert there <= max(128, 2 * (call + 2))
+        assert there & (there - 1) == 0
