@@ -23,8 +23,8 @@ def outcomes(request: pytest.FixtureRequest, forked: Runner) -> dict[str, Any]:
 
 CASES = ["loop_updates_variables", "region_around_a_loop", "update_ordered_after_a_read", "constant_that_carries_order",
          "legacy_optimizer", "one_variable_twice", "variable_of_any_length", "errors_of_the_user",
-         "sizes_that_broadcast_at_run_time", "empty_part_beside_full_ones", "many_variables_only_written",
-         "sizes_that_inference_calls_equal"]
+         "sizes_that_broadcast_at_run_time", "sizes_of_padded_blocks",
+         "empty_part_beside_full_ones", "many_variables_only_written"]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,6 +5,7 @@
     python -m tools.fuzz --generator=nnsmith --seeds=0:100        models of NNSmith (pip install 'tf_stitch[fuzz]')
     python -m tools.fuzz --device=gpu --seeds=0:2000 --seconds=500 --jobs=12 --modes_each=1 --state=fuzz.jsonl \
         --out=benchmarks/fuzz.json                                one mode a program, in turn; goes into a table
+    python -m tools.fuzz --generator=shapes --seeds=0:100         ops that change shapes, of which no size is known
     python -m tools.fuzz --generator=training --seeds=0:100       training steps, while their kernels are built
     python -m tools.fuzz --generator=kernels --device=gpu --jobs=14 --seeds=0:1000 --out=h200_fuzz.json
     python -m tools.fuzz --seeds=17 --modes=default --show        the program of one seed
@@ -34,8 +35,9 @@ from tools.fuzz.workers import FIRST_CALLS, MODES, PLAIN, Worker
 
 _STITCHED = [mode for mode in MODES if mode != PLAIN]
 _SEEDS = flags.DEFINE_string("seeds", "0:100", "one seed, or FIRST:END")
-_GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "training", "nnsmith", "kernels"],
-                               "what draws programs; training: steps that write variables, called in many ways while "
+_GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "shapes", "training", "nnsmith", "kernels"],
+                               "what draws programs; shapes: no size is known, and results are shapes; "
+                               "training: steps that write variables, called in many ways while "
                                "kernels are built; kernels: graphs of the tensor IR, on a GPU without TensorFlow")
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where they run")
 _MODES = flags.DEFINE_multi_enum("modes", None, _STITCHED, "ways to stitch; several may be given")

@@ -53,6 +53,10 @@ def _program(generator: str, seed: int, attempt: int) -> Program:
         from tools.fuzz.nnsmith_programs import nnsmith_program
 
         return nnsmith_program(seed * _ATTEMPTS + attempt)
+    if generator == "shapes":
+        from tools.fuzz.shape_programs import shape_program
+
+        return shape_program(seed * 1000 + attempt)
     if generator == "training":
         from tools.fuzz.training_programs import TrainingGenerator
 

@@ -188,6 +188,26 @@ def sizes_that_broadcast_at_run_time() -> Any:
 
 
 @case
+def sizes_of_padded_blocks() -> Any:
+    """TensorFlow's inference calls rows and columns equal where paddings are no constants."""
+
+    @signature(((None,) * 4, tf.float32), ((2, 2), tf.int32))
+    def blocks(x: Any, pads: Any) -> Any:
+        y = tf.space_to_batch(x, [2, 2], pads) * 2.0
+        return tf.shape(y) + 0, tf.broadcast_to(tf.reduce_sum(y), tf.shape(y)) + 1.0
+
+    @signature(((None,) * 4, tf.float32))
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.nn.atrous_conv2d(x, tf.ones([3, 3, 1, 1]), 2, "SAME")
+            loss = tf.reduce_sum(y * y)
+        return tape.gradient(loss, x), tf.shape(y)
+
+    return blocks(data(1, 8, 4, 1), tf.zeros([2, 2], tf.int32)), gradient(data(1, 7, 6, 1))
+
+
+@case
 def empty_part_beside_full_ones() -> Any:
     """As ctc_loss moves the blank, its last class, to the front: what is behind the last class is empty."""
     v = tf.Variable(data(4))
@@ -220,33 +240,6 @@ def many_variables_only_written() -> Any:
     step(data(8))
     step(data(8) * 2.0)
     return [*moving, *written]
-
-
-@case
-def sizes_that_inference_calls_equal() -> Any:
-    """Of blocks, whose paddings are no constants: in dilated convolutions they depend on an image's size."""
-    image = ((None,) * 4, tf.float32)
-
-    @signature(image, ((2, 2), tf.int32))
-    def blocks(x: Any, pads: Any) -> Any:
-        y = tf.space_to_batch(x, [2, 2], pads) * 2.0
-        return tf.shape(y) + 0, tf.broadcast_to(tf.reduce_sum(y), tf.shape(y)) + 1.0
-
-    @signature(image)
-    def mean_of_dilated(x: Any) -> Any:
-        y = tf.nn.depthwise_conv2d(x, tf.ones([3, 3, 1, 1]), [1] * 4, "SAME", dilations=[2, 2]) * 2.0
-        return tf.reduce_sum(y, [1, 2]) / tf.cast(tf.shape(y)[1] * tf.shape(y)[2], tf.float32), tf.shape(y)
-
-    @signature(image)
-    def gradient_of_dilated(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.nn.atrous_conv2d(x, tf.ones([3, 3, 1, 1]), 2, "SAME")
-            loss = tf.reduce_sum(y * y)
-        return tape.gradient(loss, x)
-
-    x = tf.ones([1, 7, 6, 1])
-    return [blocks(tf.ones([1, 8, 4, 1]), tf.zeros([2, 2], tf.int32)), mean_of_dilated(x), gradient_of_dilated(x)]
 
 
 def same(a: Any, b: Any) -> bool:

@@ -4,8 +4,9 @@ TensorFlow's inference gives one name, or one number, to sizes that an op needs 
 matmul in a branch that is not taken, or in a loop of no trips, then says what the sizes of the function's arguments
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
-those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each. So does each size of a
-result of an op whose names are not believed (`doubted_sizes`), and what that op says of its operands is not heard.
+those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
+So does each size of a result of an op whose names are not believed (`doubted_sizes`); that op says nothing of its
+operands.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
         if node.name in cut:
             data[node.name] = node.input[0]
     for node in doubted:
-        for index, (dtype, dims) in enumerate(types_of(node.name)):
-            _known_sizes(graph, _part(node.name, index), dtype, dims)
+        for number, (dtype, dims) in enumerate(types_of(node.name)):
+            _known_sizes(graph, _part(node.name, number), dtype, dims)
     unheard = {node.name for node in doubted}
     for node in graph.node:
         if node.name in unheard:
