@@ -20,7 +20,7 @@ def test_both_machines_mean_the_same(seed: int) -> None:
 
 def test_stitched() -> None:
     """A slice of the campaign."""
-    done = subprocess.run([sys.executable, "-m", "tools.fuzz.variables", "--seeds=100:108"], cwd=ROOT, timeout=280,
+    done = subprocess.run([sys.executable, "-m", "tools.fuzz.variables", "--seeds=0:8"], cwd=ROOT, timeout=280,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "'wrong': 0, " in done.stdout
