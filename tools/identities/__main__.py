@@ -1,0 +1,63 @@
+"""Which sizes does TensorFlow's inference call equal that are not? Runs every op; writes the table that import reads.
+
+    python -m tools.identities                      all ops; writes tf_stitch/graph/shapes/doubted_sizes.json
+    python -m tools.identities --ops=Conv2D,Pad     shows what is found about these
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+from tools.benchmark.raw_rows import command_line
+from tools.identities.calls import why_not
+from tools.identities.campaign import verdicts
+from tools.identities.registered import registered, version
+from tools.identities.table import write
+
+_OPS = flags.DEFINE_list("ops", [], "these alone; nothing is written")
+_TRIES = flags.DEFINE_integer("tries", 200, "calls that are drawn for an op, at most")
+_WANTED = flags.DEFINE_integer("wanted", 16, "calls of an op that run")
+_SECONDS = flags.DEFINE_float("seconds", 0.4, "of the processor for an op, about")
+_PART = flags.DEFINE_string("part", "0/1", "which of how many parts of the ops")
+_DETAILS = flags.DEFINE_string("details", "", "file for a JSON line an op")
+_FROM = flags.DEFINE_list("from", [], "write the table from these files of details, and run nothing")
+
+
+def main(arguments: Sequence[str]) -> None:
+    ops = registered()
+    left_out = {name: reason for name, op in ops.items() if (reason := why_not(op))}
+    names = _OPS.value or [name for name in ops if name not in left_out]
+    if _FROM.value:
+        _write([json.loads(line) for path in _FROM.value for line in Path(path).read_text().splitlines()], list(ops),
+               left_out)
+        return
+    part, _, parts = _PART.value.partition("/")
+    names = names[int(part)::int(parts)]
+    found = []
+    for verdict in verdicts(names, _TRIES.value, _WANTED.value, _SECONDS.value):
+        found.append(verdict)
+        if _OPS.value:
+            print(verdict)
+        if _DETAILS.value:
+            with Path(_DETAILS.value).open("a") as file:
+                file.write(json.dumps(verdict) + "\n")
+    print(Counter(v["status"] for v in found), Counter(left_out.values()))
+    if not _OPS.value and parts == "1":
+        _write(found, ops, left_out)
+
+
+def _write(found: Sequence[dict[str, Any]], ops: Sequence[str], left_out: dict[str, str]) -> None:
+    reached = {v["op"] for v in found}
+    not_reached = [name for name in ops if name not in left_out and name not in reached]
+    write(found, left_out, not_reached, command_line(sys.argv), version())
+
+
+if __name__ == "__main__":
+    app.run(main)
