@@ -46,5 +46,5 @@ def test_numbers_of_no_region_are_refused(region: int, module: str, regions: Reg
 
 @pytest.mark.parametrize("region", [1 << 19, 1 << 20, 1 << 40, 1 << 62])
 def test_a_large_number_selects_no_other_module(region: int, regions: Regions) -> None:
-    with pytest.raises(tf.errors.OpError, match="loads the kernels"):
+    with pytest.raises(tf.errors.OpError):
         run(regions, region, 0, "x")

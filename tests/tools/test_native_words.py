@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tools.fuzz.native_words import build, feed, write_corpus
 
-MUTANTS = 20_000
+MUTANTS = 3_000
 
 
 def test_mutated_words_are_refused_or_right(tmp_path: Path) -> None:

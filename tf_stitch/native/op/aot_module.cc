@@ -87,7 +87,7 @@ std::string AotModule::Parse(std::string bytes, const std::string& digest, std::
   const std::size_t start = kMagicBytes + sizeof(count);
   if (bytes.size() < start || bytes.compare(0, kMagicBytes, kMagic) != 0) return "the file is no module";
   std::memcpy(&count, bytes.data() + kMagicBytes, sizeof(count));
-  if (count < 0 || static_cast<std::size_t>(count) > (bytes.size() - start) / sizeof(count)) return "the file ends early";
+  if (count < 1 || static_cast<std::size_t>(count) > (bytes.size() - start) / sizeof(count)) return "the file ends early";
   const std::size_t end = start + count * sizeof(count);
   if (Sha256::Hex(Sha256::Of(bytes.data(), end)) != digest) return "the file is not the one that the model names";
   std::vector<std::int64_t> words(count);
