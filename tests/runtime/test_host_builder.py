@@ -88,8 +88,6 @@ GARBAGE = {"nothing": "true", "an empty file": ': > "$out"', "text": 'echo out o
            "less than a header": f'{shutil.which("gcc")} "$@"; truncate -s 40 "$out"',
            "a page of code is lost": f'{shutil.which("gcc")} "$@"; dd if=/dev/zero of="$out" bs=4096 seek=1 count=1 '
                                      "conv=notrunc",
-           "a page of data is lost": f'{shutil.which("gcc")} "$@"; dd if=/dev/zero of="$out" bs=4096 seek=2 count=1 '
-                                     "conv=notrunc",
            "a hole": f'{shutil.which("gcc")} "$@"; head -c 4000 /dev/zero | dd of="$out" bs=1 seek=64 conv=notrunc'}
 
 

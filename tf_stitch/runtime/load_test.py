@@ -22,11 +22,8 @@ _UNUSED, _NO_BITS = 0, 8
 _WRITABLE, _LOADED, _EXECUTABLE = 1, 2, 4
 """Flags of sections."""
 _ZEROS_IN_CODE = 128
-"""Bytes of zeros in a row that no machine code has."""
-_PAGE = 4096
-"""Bytes of a file that a disk loses together. None with constants of ours is all zeros."""
-_CUDA = 190
-"""Machine of a cubin: its banks of constants are zeros until a launch."""
+"""Bytes of zeros in a row that no machine code has. (Constants may well be zeros: what a disk lost of them is not
+seen.)"""
 _LOAD_SECONDS = 60
 
 
@@ -41,7 +38,7 @@ def check_elf(data: bytes, what: str) -> None:
         BuildInterruptedError: it is none, or lacks some.
     """
     try:
-        ident, _, machine, _, _, segments, sections, _, _, _, n_segments, _, n_sections, _ = _HEADER.unpack_from(data)
+        ident, _, _, _, _, segments, sections, _, _, _, n_segments, _, n_sections, _ = _HEADER.unpack_from(data)
         ends = [segments + n_segments * _SEGMENT.size, sections + n_sections * _SECTION.size]
         for i in range(n_segments):
             _, _, offset, _, _, size, _, _ = _SEGMENT.unpack_from(data, segments + i * _SEGMENT.size)
@@ -49,8 +46,7 @@ def check_elf(data: bytes, what: str) -> None:
         parts = list(_read_only(data, sections, n_sections))
         ends += [end for _, end, _ in parts]
         whole = ident.startswith(b"\x7fELF\x02\x01") and n_segments + n_sections > 0 and max(ends) <= len(data) and \
-            not any(_has_lost_code(data[start:end]) if flags & _EXECUTABLE else
-                    machine != _CUDA and _has_lost_a_page(data, start, end) for start, end, flags in parts)
+            not any(flags & _EXECUTABLE and _has_lost_code(data[start:end]) for start, end, flags in parts)
     except struct.error:
         whole = False
     if not whole:
@@ -74,11 +70,6 @@ def _read_only(data: bytes, sections: int, count: int) -> Iterator[tuple[int, in
 
 def _has_lost_code(code: bytes) -> bool:
     return bytes(min(_ZEROS_IN_CODE, len(code))) in code
-
-
-def _has_lost_a_page(data: bytes, start: int, end: int) -> bool:
-    """Whether a page of the file that a part of it is in is all zeros."""
-    return any(not data[page:page + _PAGE].strip(b"\0") for page in range(start // _PAGE * _PAGE, end, _PAGE))
 
 
 def check_library(path: Path, what: str) -> None:
