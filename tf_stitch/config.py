@@ -266,7 +266,8 @@ VARIABLES: Mapping[str, Variable] = {
                                 "1 cuts short what TensorFlow does around the kernels in each call of a function, "
                                 "and has Keras read losses on GPUs a step later"),
     "TF_STITCH_MODULES": Variable("modules", "folders, separated by colons", _folders,
-                                  "converted models in these folders run the machine code that they bring"),
+                                  "converted models in these folders run the machine code that they bring "
+                                  "([security](security.md))"),
     "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
     "TF_STITCH_LOG": Variable("log", f"{', '.join(CHANNELS)}; several with commas between", _channels,
                               "says what goes on: kernels that are built, shapes that come, what is fused, each "

@@ -25,14 +25,14 @@ def kernels() -> None:
 
     from tests.differential.attention_steps import Step, all_copies, masked
     from tests.differential.runner import cache, compiled, random_values
-    from tf_stitch.compiler import pipeline
     from tf_stitch.device.spec import H200
     from tf_stitch.ir.dtypes import DType
     from tf_stitch.planning.cost_model import predict_us
     from tf_stitch.runtime.device_run import DeviceExecutable, queued_us
     from tf_stitch.runtime.nvrtc_builder import build_cuda
+    from tf_stitch.transforms import private_copies
 
-    vars(pipeline)["attention_copies"] = all_copies
+    vars(private_copies)["attention_copies"] = all_copies
     for dtype in TYPES:
         for batch, heads, length, size in SHAPES:
             graph = Step(DType(dtype), batch, length, length, heads, size, score=masked).graph()
@@ -59,9 +59,10 @@ def model(layers: int, width: int, heads: int, batch: int, length: int, policy: 
     os.environ.setdefault("TF_STITCH_GUARD", "0")
     import tensorflow as tf
 
-    from tf_stitch.compiler import pipeline
+    from tf_stitch.transforms import attentions_to_calls, private_copies
 
-    copies, calls = vars(pipeline)["attention_copies"], vars(pipeline)["attentions_to_call"]
+    copies = vars(private_copies)["attention_copies"]
+    calls = vars(attentions_to_calls)["attentions_to_call"]
     net = _network(layers, width, heads, length, policy, dropout)
     ids = tf.random.uniform((batch, length), 0, 50257, tf.int32, seed=1)
     steps: dict[str, Callable[[Any], Any]] = {}
@@ -69,8 +70,8 @@ def model(layers: int, width: int, heads: int, batch: int, length: int, policy: 
     for scale, name in ((1.5, "scores in memory"), (1.25, "scores computed anew"), (0.75, "a library's calls")):
         steps[name] = _step(net, scale)
     for name, step in steps.items():
-        vars(pipeline)["attention_copies"] = copies if name == "scores computed anew" else lambda graph, times: []
-        vars(pipeline)["attentions_to_call"] = calls if name == "a library's calls" else (
+        vars(private_copies)["attention_copies"] = copies if name == "scores computed anew" else lambda graph, times: []
+        vars(attentions_to_calls)["attentions_to_call"] = calls if name == "a library's calls" else (
             lambda graph, device, times: [])
         if has_gpu:
             tf.config.experimental.reset_memory_stats("GPU:0")

@@ -10,13 +10,13 @@ import pytest
 from tests.differential.attention_steps import Step, all_copies, causal, dropped, masked, padding
 from tests.differential.runner import Array, build_cubin, compiled, random_values, reference
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
-from tf_stitch.compiler import pipeline
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.transforms import private_copies
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 4e-3, F16: 4e-3, BF16: 3e-2}
@@ -46,7 +46,7 @@ def step(request: pytest.FixtureRequest) -> Step:
 def built(step: Step) -> Iterator[tuple[TensorGraph, CompiledRegion]]:
     graph = step.graph()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "attention_copies", all_copies)
+        patch.setattr(private_copies, "attention_copies", all_copies)
         yield graph, compiled(graph, H200)
 
 

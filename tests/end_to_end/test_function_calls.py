@@ -38,7 +38,8 @@ def test_a_region_alone_runs_in_the_callers_thread(forked: Runner, plain: dict[s
 def test_an_interrupt_during_a_build(forked: Runner, cache: Path, tmp_path: Path) -> None:
     compiler = tmp_path / "bin" / "gcc"
     compiler.parent.mkdir()
-    compiler.write_text(f'#!/bin/sh\ncase "$*" in *kernel.c*) kill -INT $PPID; sleep 1;; esac\n'
+    process = '"$(cut -d" " -f4 /proc/$PPID/stat)"'  # the parent of the shell that ends the compiler with the process
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *kernel.c*) kill -INT {process}; sleep 1;; esac\n'
                         f'exec {shutil.which("gcc")} "$@"\n')
     compiler.chmod(0o755)
     done = forked(PROGRAMS / "interrupted_build.py", TF_STITCH_CACHE=str(cache), CUDA_VISIBLE_DEVICES="-1",

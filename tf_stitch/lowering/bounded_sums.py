@@ -63,7 +63,8 @@ class _Split:
         if not long or stmt.loop is k.Loop.UNROLL:
             return stmt
         lanes = min(sum_lanes(stmt, self._sums[name].dtype.compute) for name in long)
-        chunk = max((VECTOR_CHAIN * lanes if lanes > 1 else CHAIN) // max(long.values()), 1)
+        most = max((VECTOR_CHAIN * lanes if lanes > 1 else CHAIN) // max(long.values()), 1)
+        chunk = _without_a_rest(most, stmt.var.extent)
         parts = self._parts(stmt, set(long))
         if longest(stmt.var.extent) <= chunk or parts is None or (
                 stmt.limit is not None and not divides(chunk, stmt.var.extent)):
@@ -112,6 +113,12 @@ class _Split:
         add = k.SetElement(whole.name, var(element), k.Element(own.name, var(element), own.dtype), part.combine)
         loop = k.Loop.SIMD if self._on_cpu else k.Loop.UNROLL if own.size <= UNROLLED else k.Loop.SERIAL
         return k.For(element, (add,), loop, together=1)
+
+
+def _without_a_rest(most: int, extent: int) -> int:
+    """The most iterations, from half of `most` on, of which a loop's are a multiple: the inner loop then asks for no
+    limit. `most` where there are none."""
+    return next((chunk for chunk in range(most, most // 2, -1) if divides(chunk, extent)), most)
 
 
 def _only_combined(loop: k.For, whole: k.Accumulator | k.Array, combine: OpKind) -> bool:

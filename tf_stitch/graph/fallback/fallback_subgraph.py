@@ -226,7 +226,7 @@ def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping
     """Lets a node that reads a tensor's shape read that of an input of the region which has the same: the tensor itself
     may depend on a variable's old value."""
     tensor = canonical_tensor(node.input[0])
-    value = imported.value(tensor)
+    value = imported.value(tensor) if producer_of(tensor) in imported.nodes else None
     if value is None:
         return
     if value.type.is_static:

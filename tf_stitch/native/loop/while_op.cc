@@ -172,7 +172,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       const std::optional<absl::Status> status = fallback_.Run(call, *slot);
       return status ? *status : Run(ctx);
     }
-    if (turn.shadow || turn.found) {
+    if (turn.Beside()) {
       fallback_.Shadow(call, *slot, &turn);
       return Run(ctx);
     }
