@@ -28,6 +28,8 @@ import numpy as np
 CALLS = 8
 CHUNK = 25
 """Programs to a process: it keeps what TensorFlow keeps of each."""
+PATIENCE = 30.0
+"""Seconds for each program of a process, which else does not end."""
 REFUSED = "in the rewritten graph, which uses the same variable", "lost an update"
 
 
@@ -99,8 +101,11 @@ def _in_a_process(seeds: range, kernels: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "tools.fuzz.variables", f"--seeds={seeds.start}:{seeds.stop}", "--here"]
     settings = {"TF_STITCH": "0", "TF_STITCH_ASYNC": "0", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1",
                 "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([*command, *["--kernels"] * kernels], stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, **settings})
+    try:
+        done = subprocess.run([*command, *["--kernels"] * kernels], stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, **settings}, timeout=PATIENCE * len(seeds))
+    except subprocess.TimeoutExpired:
+        return {"counts": {"hung": 1}, "failures": [(seeds.start, f"one of {len(seeds)} programs did not end")]}
     if done.returncode:
         return {"counts": {"crashed": 1}, "failures": [(seeds.start, f"the process ended with {done.returncode}")]}
     part: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -134,7 +139,7 @@ def _chunk(seeds: range, kernels: bool) -> dict[str, Any]:
 def _table(counts: Counter[str], failures: list[tuple[int, str]], kernels: bool) -> str:
     from tools.benchmark.raw_rows import command_line
 
-    columns = ("programs", "calls", "regions", "refused", "wrong")
+    columns = ("programs", "calls", "regions", "refused", "wrong", "crashed", "hung")
     lines = ["# Programs that read and update variables, stitched and in NumPy", "",
              f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {'kernels' if kernels else 'TensorFlow ops in regions'}: "
              f"`{command_line(sys.argv)}`", "", f"| {' | '.join(columns)} |", "| ---: " * len(columns) + "|",

@@ -18,6 +18,7 @@ from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType, as_tensorflow
 from tf_stitch.graph.loops.folded_loop import FoldedLoop, InputDimension, loop_node, most_common_device
+from tf_stitch.graph.loops.iteration_gates import gate_iterations
 from tf_stitch.graph.loops.list_values import CREATORS, RULES
 from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.sized_loops import SizedLoop, legalizations
@@ -169,6 +170,10 @@ class _Cut:
                     types[node.input[i]] = self._types_of(constant.name)
             kept.append(node)
             types[node.name] = self._types_of(source.name)
+        gate = gate_iterations(kept)
+        if gate is not None:
+            kept.append(gate)
+            types[gate.name] = self._types_of(producer_of(gate.input[0]))[1:]
         sizes = self._sized(inputs)
         for tensor in sizes:
             types[tensor] = [self._types_of(producer_of(tensor))[int(tensor.rpartition(":")[2])]]

@@ -19,6 +19,7 @@ from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVaria
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
+from tf_stitch.graph.loops.iteration_gates import gate_iterations
 from tf_stitch.graph.loops.loop_cells import cells, constant, number_in, take_cell
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.shapes.argument_sizes import ArgumentSizes, outer_nodes
@@ -51,6 +52,9 @@ def hoist(state: GraphState) -> GraphState:
     kept = [node for node in after.node if node.name not in gone]
     del after.node[:]
     after.node.extend(kept)
+    hoister.add_new()
+    for frame in _frames(after, preserved) if frames else ():
+        hoister.gate(frame)
     hoister.add_new()
     prune(after, state.graph_def, preserved)
     return state.with_graph(after, hoister.types)
@@ -117,6 +121,13 @@ class _Hoister:
                 self._new.append(number)
                 self._set_types(number, [(DT_INT32, ())])
                 node.input[1] = self.brought_in(f"{number.name}:0", f"{number.name}/tfs_enter", enter)
+
+    def gate(self, frame: LoopFrame) -> None:
+        """See iteration_gates."""
+        node = gate_iterations(frame.nodes)
+        if node is not None:
+            self._new.append(node)
+            self._set_types(node, self.types(producer_of(node.input[0]))[1:])
 
     def pushed_sizes(self, frame: LoopFrame) -> dict[str, str]:
         """Node that pushes whole numbers which the loop computes -> their tensor."""
