@@ -124,8 +124,8 @@ def _run(steps: Sequence[Step], machine: Machine, values: dict[str, Any]) -> Non
 
 
 def _body(body: Body, machine: Machine, around: dict[str, Any]) -> Callable[..., Any]:
-    def result(carried: Any = None) -> Any:
-        values = {**around, "carried": carried}
+    def result(*carried: Any) -> Any:  # a side of a branch carries nothing, and finds what the loop around it does
+        values = {**around, **{"carried": value for value in carried}}
         _run(body.steps, machine, values)
         return values[body.given]
 

@@ -22,7 +22,8 @@ def node(name: str, op: str, *inputs: str) -> Any:
 
 def loop(*body: Any) -> list[Any]:
     return [node("first", "Enter", "x"), node("outer", "Enter", "v"), node("here", "Merge", "first", "next"),
-            node("is_on", "LoopCond", "c"), node("which", "Switch", "here", "is_on"), *body, node("last", "Exit", "which")]
+            node("is_on", "LoopCond", "c"), node("which", "Switch", "here", "is_on"), *body,
+            node("last", "Exit", "which")]
 
 
 def test_a_value_from_outside_waits_for_the_body() -> None:
