@@ -125,7 +125,9 @@ def _run(steps: Sequence[Step], machine: Machine, values: dict[str, Any]) -> Non
 
 def _body(body: Body, machine: Machine, around: dict[str, Any]) -> Callable[..., Any]:
     def result(*carried: Any) -> Any:  # a side of a branch carries nothing, and finds what the loop around it does
-        values = {**around, **{"carried": value for value in carried}}
+        values = dict(around)
+        if carried:
+            values["carried"] = carried[0]
         _run(body.steps, machine, values)
         return values[body.given]
 
