@@ -51,7 +51,7 @@ def test_others_wait_for_nothing_more(body: list[Any]) -> None:
     assert [list(n.input) for n in nodes] == before
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, method="thread")  # TensorFlow hears no signal
 def test_a_loop_that_reads_a_variable_ends() -> None:
     v1 = tf.compat.v1
     lowers = v1.control_flow_v2_enabled()
