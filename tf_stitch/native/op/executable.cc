@@ -90,9 +90,9 @@ class Decoder : public WordReader {
   // The word that comes next, if it comes from a module, stands for something of this kind; which number it has.
   std::int64_t RequireReference(std::int64_t kind, const char* what) const {
     if (extents_.references == nullptr || position() >= extents_.references->size()) return 0;
-    const std::int64_t reference = (*extents_.references)[position()] - kReference;
-    Require(reference >= 0 && reference / kReferenceKind == kind, std::string(what) + " is of no kernel");
-    return reference % kReferenceKind;
+    const std::int64_t word = (*extents_.references)[position()];
+    Require(word >= kReference && (word - kReference) / kReferenceKind == kind, std::string(what) + " is of no kernel");
+    return (word - kReference) % kReferenceKind;
   }
 
   void Arena() {
