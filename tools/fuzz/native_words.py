@@ -1,6 +1,6 @@
 """Mutated executables, modules and roles of loops under AddressSanitizer and UBSan: none crashes or reads outside.
 
-    python -m tools.fuzz.native_words --mutants=100000 --seed=1
+    python -m tools.fuzz.native_words --mutants=100000 --seed=1 --out=benchmarks/native_words.md
 
 The corpus is what regions of the zoo's graphs compile to, on a CPU and on a GPU that need not be there, and modules of
 them. native_words.cc says what is done with each mutant.
@@ -9,8 +9,10 @@ them. native_words.cc says what is done with each mutant.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import gzip
 import hashlib
+import re
 import struct
 import subprocess
 import sys
@@ -127,6 +129,7 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=3600, help="seconds")
+    parser.add_argument("--out", type=Path, help="a table, if none failed")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tf_stitch_native_words_") as folder:
         corpus = Path(folder, "corpus")
@@ -134,7 +137,20 @@ def main() -> int:
         done = feed(build(Path(folder)), corpus, args.mutants, args.seed, args.timeout)
     print(done.stdout, end="")
     print(done.stderr[-4000:], end="", file=sys.stderr)
+    if args.out is not None and not done.returncode:
+        args.out.write_text(_table(done.stdout))
     return done.returncode
+
+
+def _table(said: str) -> str:
+    from tools.benchmark.raw_rows import command_line
+
+    rows = re.findall(r"(\w+): (\d+) mutants, (\d+) refused, (\d+) run", said)
+    return "\n".join([
+        "# Mutated words of executables, modules and loops under AddressSanitizer and UBSan", "",
+        f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}: `{command_line(sys.argv)}`. None crashed, hung or read outside.", "",
+        "| words of | mutants | refused | run |", "| --- | ---: | ---: | ---: |",
+        *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
 if __name__ == "__main__":

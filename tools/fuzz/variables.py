@@ -1,6 +1,6 @@
 """Random programs that read and update variables, stitched, beside NumPy: is every read in its place?
 
-    python -m tools.fuzz.variables --seeds=0:5000 --out=benchmarks/variable_programs.md
+    python -m tools.fuzz.variables --seeds=0:5000 --jobs=14 --out=benchmarks/variable_programs.md
     python -m tools.fuzz.variables --seeds=17                 one
     python -m tools.fuzz.variables --seeds=0:100 --kernels    by kernels, rather than by TensorFlow's ops in regions
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:100", help="one seed, or FIRST:END")
     parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
     parser.add_argument("--out", type=Path, help="a table")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -85,13 +87,17 @@ def main() -> int:
         print(json.dumps(_chunk(seeds, args.kernels)))
         return 0
     begin, counts, failures = time.monotonic(), Counter[str](), list[tuple[int, str]]()
-    for start in range(seeds.start, seeds.stop, CHUNK):
+
+    def chunk(start: int) -> dict[str, Any] | None:
         if time.monotonic() - begin > args.seconds:
-            break
-        part = _in_a_process(range(start, min(start + CHUNK, seeds.stop)), args.kernels)
-        counts.update(part["counts"])
-        failures += part["failures"]
-        print(f"{start}: {dict(counts)} {failures}", flush=True)
+            return None
+        return _in_a_process(range(start, min(start + CHUNK, seeds.stop)), args.kernels)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for part in filter(None, pool.map(chunk, range(seeds.start, seeds.stop, CHUNK))):
+            counts.update(part["counts"])
+            failures += part["failures"]
+            print(f"{dict(counts)} {failures}", flush=True)
     if args.out is not None:
         args.out.write_text(_table(counts, failures, args.kernels))
     return bool(failures)
