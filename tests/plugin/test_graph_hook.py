@@ -80,7 +80,7 @@ def test_ctrl_c_before_the_graph_is_looked_at_is_not_lost(monkeypatch: pytest.Mo
     hook, errors = object.__new__(graph_hook._Hook), list[Exception]()
     hook.on_error = errors.append  # type: ignore[assignment]
     monkeypatch.setattr(graph_hook, "is_on_here", pressed)
-    assert hook._on_graph(0, 0, 0, b"graph", b"", b"CPU", 0) == graph_hook._PRESSED
+    assert hook._on_graph(0, 0, 0, b"graph", b"", b"CPU", 8, 0) == 8 + graph_hook._PRESSED
     assert [type(error).__name__ for error in errors] == ["StitchError"]
 
 
@@ -88,14 +88,16 @@ def test_ctrl_c_before_the_graph_is_looked_at_is_not_lost(monkeypatch: pytest.Mo
 BETWEEN = """
 #include <signal.h>
 #include <stdint.h>
-typedef int (*optimize)(const void*, int64_t, const void*, const char*, const char*, const char*, void*);
+typedef int (*optimize)(const void*, int64_t, const void*, const char*, const char*, const char*, int, void*);
 static optimize python;
 static int left;
+static int stale(int call) { volatile int stack[4096]; for (int i = 0; i < 4096; ++i) stack[i] = call; return stack[9]; }
 void between(optimize callback, int times) { python = callback; left = times; }
 int pressed(const void* graph, int64_t bytes, const void* item, const char* id, const char* feeds, const char* device,
-            void* result) {
+            int call, void* result) {
   if (left-- > 0) raise(SIGINT);
-  return python(graph, bytes, item, id, feeds, device, result);
+  stale(call - 2);  // what the call before returned, "left alone", lies on the stack
+  return python(graph, bytes, item, id, feeds, device, call, result);
 }
 """
 PENDING = """

@@ -34,11 +34,11 @@ OnError = Callable[[Exception], None]
 
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p,
-    ctypes.c_void_p
+    ctypes.c_int, ctypes.c_void_p
 )
-_REWRITTEN, _LEFT_ALONE, _PRESSED = 101, 102, 103
-"""What the callback returns, see graph_hook.cc. ctypes returns something else where an error was raised before the
-first line of the callback, or behind its last."""
+_REWRITTEN, _LEFT_ALONE, _PRESSED = 1, 2, 3
+"""What the callback returns beyond its call's number, see graph_hook.cc. ctypes returns something else where an error
+was raised before the first line of the callback, or behind its last."""
 _INTERRUPTED = "rewriting it was interrupted: Ctrl-C was pressed, or the program ends"
 _suspension = threading.local()
 _on = True
@@ -119,29 +119,29 @@ class _Hook:
         at_exit.callbacks.callback(self._library.tfs_hook_set_callback, _CALLBACK())
         _register(self._library, path)
 
-    def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
-                  ) -> int:
-        """The callback: what to do, `result` holds the new graph if it is _REWRITTEN."""
+    def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, call: int,
+                  result: int) -> int:
+        """The callback: what to do, beyond the call's number; `result` holds the new graph if it is _REWRITTEN."""
         try:  # from the first call on: what crosses into C++ is lost, Ctrl-C with it
             graph = graph_id.decode()
             if not is_on_here() or graph == getattr(_suspension, "function", ""):
-                return _LEFT_ALONE
+                return call + _LEFT_ALONE
             with suspended(), interruptible():
                 rewritten = self._rewrite(ctypes.string_at(data, size), item, graph,
                                           frozenset(feeds.decode().split()), device.decode())
         except KeyboardInterrupt:  # in the main thread, which runs this
             self.on_error(StitchError(_INTERRUPTED))
-            return _PRESSED
+            return call + _PRESSED
         except Interrupted:
             self.on_error(StitchError(_INTERRUPTED))
-            return _LEFT_ALONE
+            return call + _LEFT_ALONE
         except Exception as error:  # cannot cross C++
             self.on_error(error)
-            return _LEFT_ALONE
+            return call + _LEFT_ALONE
         if rewritten is None:
-            return _LEFT_ALONE
+            return call + _LEFT_ALONE
         self._library.tfs_hook_result(result, rewritten, len(rewritten))
-        return _REWRITTEN
+        return call + _REWRITTEN
 
     def _rewrite(self, serialized: bytes, handle: int, graph_id: str, feeds: frozenset[str], registration: str
                  ) -> bytes | None:

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -23,16 +24,23 @@ bool TakeInterrupt();
 
 namespace {
 
-// What the callback returns. Anything else: Python raised where nothing catches it, as at the callback's first line.
+// What the callback returns, beyond the number of its call. Anything else: Python raised where nothing catches it, as at
+// the callback's first line. ctypes then leaves what lay on the stack, which may be what an earlier call returned.
 enum : int {
-  kRewritten = 101,    // it has called tfs_hook_result
-  kLeftAlone = 102,
-  kInterrupted = 103,  // Ctrl-C ended it, in the main thread
+  kRewritten = 1,    // it has called tfs_hook_result
+  kLeftAlone = 2,
+  kInterrupted = 3,  // Ctrl-C ended it, in the main thread
+  kCodes = 4,        // numbers of calls are multiples
 };
+
+int NextCall() {
+  static std::atomic<unsigned> calls{0};
+  return static_cast<int>(++calls % (1U << 28)) * kCodes;
+}
 
 // `feeds`: names of nodes, each followed by a newline.
 typedef int (*tfs_optimize_fn)(const void* graph, std::int64_t bytes, const void* item, const char* graph_id,
-                               const char* feeds, const char* device_type, void* result);
+                               const char* feeds, const char* device_type, int call, void* result);
 
 struct Callback {
   tfs_optimize_fn optimize;
@@ -89,11 +97,12 @@ void Optimize(const char* device_type, const TF_Buffer* in, const TF_GrapplerIte
               TF_Status* status) {
   std::string result;
   int done = kLeftAlone;
+  const int call = NextCall();
   {
     const tf_stitch::CallbackGate<Callback>::Entry entry(&Gate());
     if (entry.get() != nullptr) {
       done = entry.get()->optimize(in->data, static_cast<std::int64_t>(in->length), item, Item(item).id.c_str(),
-                                   Feeds(Item(item)).c_str(), device_type, &result);
+                                   Feeds(Item(item)).c_str(), device_type, call, &result) - call;
     }
   }
   if (gettid() == getpid()) {  // the main thread, where Python handles signals
