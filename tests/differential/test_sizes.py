@@ -39,6 +39,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import atoms, size
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
@@ -119,6 +120,19 @@ def test_a_kernel_is_the_same_program_for_other_sizes(device: DeviceSpec, case: 
 def test_cuda_for_changing_sizes_compiles() -> None:
     case = Case(11, [(5, 8)], 8, 200)
     _, region = compiled(case, 5, 8, H200, PlanMemory())
+    assert build_cuda(region.source, "90", cache()).stat().st_size > 0
+
+
+def test_cuda_of_a_sum_of_all_before_sums_of_columns_compiles() -> None:
+    """Each block sums all itself: what runs over the elements is a variable, whatever their number is made of."""
+    shape = size("n", 7), size("m", 5), 4
+    total = B.broadcast(B.sum(B.input("x", DType.F32, shape), (0, 1, 2)), shape)
+    scaled = B.add(B.mul(B.input("z", DType.F32, shape), total), total)
+    graph = graph_of("before", [B.sum(scaled, (0,)), B.sum(scaled, (0, 1))])
+    region = compile_region(graph, *keys_of(graph), CompileOptions(H200, plans=PlanMemory()))
+    assert [kernel.schedule.family for kernel in region.kernels] == ["column_reduction"] * 2
+    for kernel in region.kernels:
+        verify_program(kernel.program)
     assert build_cuda(region.source, "90", cache()).stat().st_size > 0
 
 

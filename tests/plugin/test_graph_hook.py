@@ -91,7 +91,11 @@ BETWEEN = """
 typedef int (*optimize)(const void*, int64_t, const void*, const char*, const char*, const char*, int, void*);
 static optimize python;
 static int left;
-static int stale(int call) { volatile int stack[4096]; for (int i = 0; i < 4096; ++i) stack[i] = call; return stack[9]; }
+static int stale(int call) {
+  volatile int stack[4096];
+  for (int i = 0; i < 4096; ++i) stack[i] = call;
+  return stack[9];
+}
 void between(optimize callback, int times) { python = callback; left = times; }
 int pressed(const void* graph, int64_t bytes, const void* item, const char* id, const char* feeds, const char* device,
             int call, void* result) {

@@ -40,6 +40,7 @@ class Branches:
         for_nothing: predicates of branches that give way -> bytes that are updated and chosen for nothing at most.
         members: predicate -> names of the nodes on its sides, and of its Merges.
         sides: node -> the sides that it is on, of each branch that gives way and that it is in.
+        around: node -> the loops, and the sides of branches that stay, that it is in.
         merges: Merge of such a branch -> (predicate, value if it is true, value if it is false).
         values: names of nodes whose value somebody reads, Merges among them.
     """
@@ -48,6 +49,7 @@ class Branches:
     for_nothing: Mapping[str, int]
     members: Mapping[str, Sequence[str]]
     sides: Mapping[str, Sides]
+    around: Mapping[str, Context]
     merges: Merges
     values: Set[str]
 
@@ -105,8 +107,11 @@ class _Decision:
         fit = self._fit()
         sides = {name: tuple((p, port == "1") for p, port in _sides(context) if p in fit)
                  for name, context in self._contexts.items()}
+        gone = {f"{_BRANCH}{p}" for p in fit}
+        around = {name: frozenset((key, port) for key, port in context if key not in gone)
+                  for name, context in self._contexts.items()}
         return Branches(self._stay, {p: sizes[p] for p in fit}, self._members,
-                        {name: found for name, found in sides.items() if found},
+                        {name: found for name, found in sides.items() if found}, around,
                         {name: merge for name, merge in self._merges.items() if merge[0] in fit}, self._values)
 
     def _fit(self) -> list[str]:

@@ -33,6 +33,7 @@ def verify_program(program: k.Program) -> None:
     names = [b.name for b in program.buffers]
     _require(len(set(names)) == len(names), "two buffers have one name")
     for b in program.buffers:
+        _require_name(b.name)
         _require(b.constant is None or (len(b.constant) == b.size and b.mode is k.Mode.READ), f"table {b.name}")
     _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
     if program.partitioned:
@@ -123,6 +124,11 @@ def buffers_touched(body: Sequence[k.Stmt]) -> tuple[set[str], set[str]]:
     return {a.buffer for a in found if not a.write}, {a.buffer for a in found if a.write}
 
 
+def _require_name(name: str) -> None:
+    """Sources have it as it is."""
+    _require(name.isidentifier() and name.isascii(), f"{name!r} is no name in C")
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise VerifyError(message)
@@ -171,6 +177,8 @@ class _Verifier:
         for name in held(stmt, Role.SETS):
             self._mutable(name, scope)
         for role in (Role.LET, Role.VAR):
+            for name in held(stmt, role):
+                _require_name(name)
             scope.scalars.update(dict.fromkeys(held(stmt, role), role is Role.VAR))
 
     def _stands(self, stmt: k.Stmt, parted: bool) -> None:
@@ -182,6 +190,7 @@ class _Verifier:
     @_rules(k.For)
     def _for(self, stmt: k.For, scope: _Scope, parted: bool) -> None:
         inner = scope.inner()
+        _require_name(stmt.var.name)
         inner.indices[stmt.var.name] = stmt.var.extent
         inner.uniform |= {stmt.var.name}
         self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit, scope)))
@@ -194,6 +203,7 @@ class _Verifier:
     @_rules(k.LetIndex)
     def _let_index(self, stmt: k.LetIndex, scope: _Scope, parted: bool) -> None:
         _require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
+        _require_name(stmt.var.name)
         scope.indices[stmt.var.name] = stmt.var.extent
         uniform = isinstance(stmt.source, Index) and stmt.source.names <= scope.uniform
         scope.uniform = scope.uniform | {stmt.var.name} if uniform else scope.uniform - {stmt.var.name}
@@ -207,6 +217,7 @@ class _Verifier:
                  f"{stmt.name} is carried from turn to turn, but no shared array of a grid loop")
         _require(not stmt.packed or (stmt.space is k.Space.LOCAL and stmt.init is None and stmt.nbytes % 4 == 0),
                  f"{stmt.name} cannot be packed")
+        _require_name(stmt.name)
         scope.arrays[stmt.name] = stmt.size
         if stmt.received:
             self.received.add(stmt.name)

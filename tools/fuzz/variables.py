@@ -3,6 +3,7 @@
     python -m tools.fuzz.variables --seeds=0:5000 --jobs=14 --out=benchmarks/variable_programs.md
     python -m tools.fuzz.variables --seeds=17                 one
     python -m tools.fuzz.variables --seeds=0:100 --kernels    by kernels, rather than by TensorFlow's ops in regions
+    python -m tools.fuzz.variables --seeds=0:100 --selects    both sides of branches are computed, as on a GPU
 
 Each program is called several times, with other branches and trip counts; its results and what its variables have are
 compared after each call. The exit code is 1 if one was wrong. The order of accesses does not depend on what runs a
@@ -19,8 +20,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:100", help="one seed, or FIRST:END")
     parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--selects", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
     parser.add_argument("--out", type=Path, help="a table")
@@ -84,14 +87,15 @@ def main() -> int:
     first, _, end = args.seeds.partition(":")
     seeds = range(int(first), int(end or int(first) + 1))
     if args.here:
-        print(json.dumps(_chunk(seeds, args.kernels)))
+        print(json.dumps(_chunk(seeds, args.kernels, args.selects)))
         return 0
     begin, counts, failures = time.monotonic(), Counter[str](), list[tuple[int, str]]()
 
     def chunk(start: int) -> dict[str, Any] | None:
         if time.monotonic() - begin > args.seconds:
             return None
-        return _in_a_process(range(start, min(start + CHUNK, seeds.stop)), args.kernels)
+        return _in_a_process(range(start, min(start + CHUNK, seeds.stop)),
+                             ["--kernels"] * args.kernels + ["--selects"] * args.selects)
 
     with ThreadPoolExecutor(args.jobs) as pool:
         for part in filter(None, pool.map(chunk, range(seeds.start, seeds.stop, CHUNK))):
@@ -103,12 +107,12 @@ def main() -> int:
     return bool(failures)
 
 
-def _in_a_process(seeds: range, kernels: bool) -> dict[str, Any]:
+def _in_a_process(seeds: range, options: Sequence[str]) -> dict[str, Any]:
     command = [sys.executable, "-m", "tools.fuzz.variables", f"--seeds={seeds.start}:{seeds.stop}", "--here"]
     settings = {"TF_STITCH": "0", "TF_STITCH_ASYNC": "0", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1",
                 "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
-        done = subprocess.run([*command, *["--kernels"] * kernels], stdout=subprocess.PIPE, text=True,
+        done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, **settings}, timeout=PATIENCE * len(seeds))
     except subprocess.TimeoutExpired:
         return {"counts": {"hung": 1}, "failures": [(seeds.start, f"one of {len(seeds)} programs did not end")]}
@@ -118,11 +122,13 @@ def _in_a_process(seeds: range, kernels: bool) -> dict[str, Any]:
     return part
 
 
-def _chunk(seeds: range, kernels: bool) -> dict[str, Any]:
+def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
     from tf_stitch.config import StitchConfig
     from tf_stitch.plugin import activation
     from tf_stitch.plugin.session import Session
 
+    if selects:
+        _compute_both_sides()
     if not kernels:
         Session.build = lambda *_: None  # type: ignore[method-assign]
     activation.enable(StitchConfig(enabled=True, async_builds="0", profitability_check=False, min_region=1))
@@ -140,6 +146,23 @@ def _chunk(seeds: range, kernels: bool) -> dict[str, Any]:
     return {"failures": failures,
             "counts": {"programs": len(seeds), "calls": len(seeds) * CALLS, "wrong": len(failures),
                        "regions": session.report.regions_seen, "refused": refused}}  # fmt: skip
+
+
+def _compute_both_sides() -> None:
+    """Has branches on a CPU give way to selects."""
+    from tf_stitch.graph import branch_nodes
+    from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
+    from tf_stitch.graph.state import GraphState
+    from tf_stitch.pass_manager import PassResult
+
+    convert = BranchesToSelects.run
+
+    def run(self: BranchesToSelects, state: GraphState) -> PassResult[GraphState]:
+        done = convert(self, replace(state, device_type="GPU"))
+        return replace(done, graph=replace(done.graph, device_type=state.device_type))
+
+    BranchesToSelects.run = run  # type: ignore[method-assign]
+    branch_nodes.device_type = lambda device: "GPU"
 
 
 def _table(counts: Counter[str], failures: list[tuple[int, str]], kernels: bool) -> str:

@@ -247,6 +247,28 @@ def test_a_branch_in_a_branch_that_stays() -> None:
     program.check(X)
 
 
+def behind_a_loop(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    [weights] = variables
+    tf.while_loop(lambda i: i < 2, lambda i: (weights.assign(weights * x), i + 1)[1:], (0,))
+    return [tf.cond(x[0] > 0, lambda: weights + x, lambda: x * 2.0)]
+
+
+def behind_a_branch_that_stays(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    [weights] = variables
+    inverse = tf.linalg.inv  # no kernel of ours
+    apart = tf.eye(2) * 9.0 + tf.tanh(tf.reshape(x, [2, 2]))
+    tf.cond(x[1] > 1, do(lambda: weights.assign(tf.reshape(inverse(apart), [4]))), do(lambda: weights.assign_add(x)))
+    return [tf.cond(x[0] > 0, lambda: weights + x, lambda: x * 2.0)]
+
+
+@pytest.mark.parametrize("function", [behind_a_loop, behind_a_branch_that_stays])
+def test_who_reads_waits_for_no_part_of_what_stays(function: Callable[..., Any]) -> None:
+    """An update in a loop, or on a side that may not run: the read would be in the loop, or would not run."""
+    program = Program(function, [WEIGHTS])
+    assert became(program) == 1
+    program.check(X)
+
+
 def test_a_value_that_is_fetched_is_one() -> None:
     """Of a session: nothing reads it."""
     program = Program(values, [WEIGHTS])

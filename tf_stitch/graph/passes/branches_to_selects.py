@@ -184,11 +184,13 @@ class _Conversion:
             names |= dict.fromkeys(self._updates_before(producer_of(predicate), node))
         return list(names)
 
-    def _updates_before(self, name: str, node: ImportedNode) -> Iterator[str]:
-        """Updates of what a node reads or updates among a node and what that needs."""
-        before = self._needed_by(name)
-        for handle in dict.fromkeys((*node.reads, *node.writes)):
-            yield from (n for n in self._touching.get(handle, ()) if n in before and not is_read(self._graph.nodes[n]))
+    def _updates_before(self, name: str, node: ImportedNode) -> list[str]:
+        """Updates of what a node reads or updates among a node and what that needs. The node itself, if an update is in
+        a loop or on a side of a branch that stays: who waited for that would be inside, too, or would not run."""
+        before, around = self._needed_by(name), self._branches.around
+        found = [n for handle in dict.fromkeys((*node.reads, *node.writes)) for n in self._touching.get(handle, ())
+                 if n in before and not is_read(self._graph.nodes[n])]
+        return found if all(around[n] <= around[node.name] for n in found) else [name]
 
     def _needed_by(self, node: str) -> set[str]:
         """A node and all that it needs."""
