@@ -286,9 +286,9 @@ def test_regions_compute_with_the_sizes_that_their_nodes_read_now() -> None:
 
 def test_a_fallback_reads_sizes_where_the_program_does() -> None:
     """Of one name for two sizes: a fallback runs where the name is wrong, and does not read the other size."""
-    def function(x: tf.Tensor) -> tf.Tensor:
+    def function(x: tf.Tensor) -> list[tf.Tensor]:
         y = tf.exp(tf.unique(x).y)
-        return tf.broadcast_to(tf.reduce_sum(y), tf.shape(y)) + 1.0
+        return [tf.broadcast_to(tf.reduce_sum(y), tf.shape(y)) + 1.0, tf.tanh(x)]
 
     concrete = tf.function(function).get_concrete_function(tf.TensorSpec([None]))
     known = types_of_graph(concrete.graph)
@@ -299,11 +299,12 @@ def test_a_fallback_reads_sizes_where_the_program_does() -> None:
     state = read_sizes_from_arguments(GraphState(concrete.graph.as_graph_def(), types_of, frozenset()))
     defs = {n.name: n for n in state.graph_def.node}
     assert any(name.startswith("tf_stitch_sizes/") for name in defs)
-    members = [name for name, node in state.imported.nodes.items() if node.op in ("Exp", "Sum", "BroadcastTo", "AddV2")]
-    region = cut_region(state.imported, members, [f"{members[-1]}:0"])
+    named = {node.op: name for name, node in state.imported.nodes.items()}
+    members = [named[op] for op in ("Exp", "Sum", "BroadcastTo", "AddV2", "Tanh")]
+    region = cut_region(state.imported, members, [f"{named['AddV2']}:0", f"{named['Tanh']}:0"])
     fallback = fallback_subgraph(defs, state.sure, region, given_sizes=state.given_sizes)
     assert fallback is not None
     values: dict[str, Any] = {"x": np.zeros(3, "f4"), "Unique": np.zeros(2, "f4")}
     given = [values[producer_of(t)] if producer_of(t) in values else np.zeros((), "f4") for t in region.inputs]
-    [result], _ = fallback.run(given, [], [])
+    [result, _], _ = fallback.run(given, [], [])
     np.testing.assert_array_equal(result, [3.0, 3.0])
