@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.durations import record, recorded, summary
+from tests.support.durations import ProcessorClock, Spent, grown, record, recorded, summary
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-_SECONDS: Counter[str] = Counter()
+_SPENT: defaultdict[str, Spent] = defaultdict(Spent)
+_CLOCK = ProcessorClock()
 _CALM = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **_CALM)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **_CALM)
@@ -35,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("exhaustive") is not None:
                 name = item.name.partition("[")[0]
                 item.add_marker(pytest.mark.skip(reason=f"{name} is exhaustive: --exhaustive runs all cases"))
-    seconds = {TESTS / name: taken for name, taken in recorded().items()}  # the longest begin first: at the end no
+    seconds = {TESTS / name: spent.wall for name, spent in recorded().items()}  # the longest begin first: at the end no
     items.sort(key=lambda item: -seconds.get(item.path, 0.0))              # process is left with one of them alone
 
 
@@ -44,20 +45,48 @@ def pytest_collection_finish() -> None:
     where tests build graphs."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    _CLOCK.lap()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In the process that runs the tests; the report goes to the one that counts."""
+    report = yield
+    lap = _CLOCK.lap()
+    report.processor_seconds = 0.0 if item.get_closest_marker("of_today") else lap
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _SECONDS[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+    file = report.nodeid.partition("::")[0].removeprefix("tests/")
+    _SPENT[file] += Spent(report.duration, report.processor_seconds)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A whole run fails for files that have grown."""
+    if exitstatus == pytest.ExitCode.OK and _grown(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _grown(config: pytest.Config) -> list[str]:
+    """Only of a whole run: in others, the first file of a kind pays for what all of the kind need."""
+    option, before = config.option, recorded()
+    part = (config.args_source is not pytest.Config.ArgsSource.TESTPATHS or option.keyword or option.markexpr
+            or option.exhaustive or option.record_durations)
+    return [] if part or not before.keys() <= _SPENT.keys() else grown(_SPENT, before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not _SECONDS:
+    if not _SPENT:
         return
     terminalreporter.section("seconds of test files")
-    for line in summary(_SECONDS, recorded()):
+    for line in summary(_SPENT, recorded()):
         terminalreporter.write_line(line)
+    for line in _grown(config):
+        terminalreporter.write_line(f"FAILED {line}", red=True)
     if config.getoption("--record-durations"):
-        record(_SECONDS)
+        record(_SPENT)
 
 
 @pytest.fixture
