@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.durations import ProcessorClock, Spent, grown, record, recorded, summary
+from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
+from tests.support.shared_cache import shared_cache
+from tf_stitch.config import load_config
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 _SPENT: defaultdict[str, Spent] = defaultdict(Spent)
 _CLOCK = ProcessorClock()
+_WITH_EMPTY_CACHES = pytest.StashKey[bool]()
 _CALM = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **_CALM)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **_CALM)
@@ -27,6 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt anew")
     parser.addoption("--exhaustive", action="store_true", help="run what is marked exhaustive, too")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of a whole run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_WITH_EMPTY_CACHES] = caches_are_empty((load_config().cache_dir.expanduser(), shared_cache().folder))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -86,7 +93,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for line in _grown(config):
         terminalreporter.write_line(f"FAILED {line}", red=True)
     if config.getoption("--record-durations"):
-        record(_SPENT)
+        if config.stash[_WITH_EMPTY_CACHES]:
+            record(_SPENT)
+        else:
+            terminalreporter.write_line("not recorded: a run with empty caches takes longer. Set XDG_CACHE_HOME to a "
+                                        "new folder", red=True)
 
 
 @pytest.fixture

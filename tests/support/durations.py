@@ -4,16 +4,18 @@ a whole run fails for a file that takes much more of a processor than it did."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import quantiles
 
 from tests.support import fork_server
 
 RECORD = Path(__file__).parents[1] / "durations.txt"
 """Lines of seconds, processor seconds and a file below tests/, the longest first: what
-`tools/test.sh --record-durations` writes. Files of less than LEAST seconds have none."""
+`tools/test.sh --record-durations` writes after a whole run with empty caches, which takes the most. Files of less than
+LEAST seconds have none; a file whose processor seconds are "-" cannot have grown."""
+UNKNOWN = "-"
 LEAST = 4.0
 SHOWN = 10
 SHARE, MARGIN = 1.2, 10.0
@@ -55,7 +57,8 @@ def _processor_seconds() -> float:
 def recorded() -> dict[str, Spent]:
     """By file."""
     rows = (line.split() for line in RECORD.read_text().splitlines())
-    return {name: Spent(float(wall), float(processor)) for wall, processor, name in rows}
+    return {name: Spent(float(wall), 0.0 if processor == UNKNOWN else float(processor))
+            for wall, processor, name in rows}
 
 
 def record(spent: Mapping[str, Spent]) -> None:
@@ -67,6 +70,11 @@ def record(spent: Mapping[str, Spent]) -> None:
 
 def _line(name: str, spent: Spent) -> str:
     return f"{spent.wall:.1f} {spent.processor:.1f} {name}"
+
+
+def caches_are_empty(folders: Iterable[Path]) -> bool:
+    """Whether nothing is there that tests would else compile, or run in plain TensorFlow."""
+    return not any(file.is_file() for folder in folders for file in folder.glob("*"))
 
 
 def summary(spent: Mapping[str, Spent], before: Mapping[str, Spent]) -> list[str]:
@@ -90,17 +98,20 @@ def _pair(spent: Spent) -> str:
 
 def grown(spent: Mapping[str, Spent], before: Mapping[str, Spent]) -> list[str]:
     """What to say of each file that takes much more of a processor than its record, on a machine as fast as this one:
-    how fast is the median of all files' shares of their records. A machine that is faster is taken for an equal one.
+    how fast is the upper quartile of all files' shares of their records, as full caches make many of them small. A
+    faster machine is taken for an equal one.
 
     Args:
         spent: of a whole run.
     """
-    shares = [spent[name].processor / old.processor for name, old in before.items()
-              if name in spent and old.processor >= LEAST]
-    machine = max(1.0, median(shares)) if shares else 1.0
+    known = {name: old for name, old in before.items() if old.processor}
+    shares = [spent[name].processor / old.processor for name, old in known.items() if name in spent]
+    machine = max(1.0, quantiles(shares)[2]) if len(shares) > 1 else 1.0
     lines = []
     for name, new in spent.items():
-        old = before.get(name, Spent(0.0, LEAST))
+        if not known or (name in before and name not in known):
+            continue
+        old = known.get(name, Spent(0.0, LEAST))
         taken = new.processor / machine
         if taken > old.processor * SHARE and taken > old.processor + MARGIN:
             on_purpose = _line(name, Spent(max(old.wall, new.wall), taken))

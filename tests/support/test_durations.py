@@ -10,13 +10,30 @@ from pathlib import Path
 import pytest
 
 from tests.support import durations
-from tests.support.durations import ProcessorClock, Spent, grown, record, recorded, summary
+from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
 
 
 def test_what_was_recorded_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durations, "RECORD", tmp_path / "durations.txt")
     record({"a/test_short.py": Spent(3.9, 3.9), "a/test_long.py": Spent(12.34, 3.0), "b/test_longer.py": Spent(40, 50)})
     assert list(recorded().items()) == [("b/test_longer.py", Spent(40, 50)), ("a/test_long.py", Spent(12.3, 3.0))]
+
+
+def test_processor_seconds_may_be_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "RECORD", tmp_path / "durations.txt")
+    durations.RECORD.write_text("40.0 - a\n")
+    spent = {"a": Spent(50.0, 500.0), "new": Spent(20.0, 20.0)}
+    assert grown(spent, recorded()) == []
+    durations.RECORD.write_text("40.0 - a\n20.0 20.0 b\n")
+    assert [line.split()[0] for line in grown(spent | {"b": Spent(20.0, 20.0)}, recorded())] == ["new"]
+
+
+def test_caches_are_empty_until_something_is_kept(tmp_path: Path) -> None:
+    assert caches_are_empty([tmp_path / "none"])
+    (tmp_path / "native").mkdir()
+    assert caches_are_empty([tmp_path])
+    (tmp_path / "kernel.so").write_text("")
+    assert not caches_are_empty([tmp_path / "none", tmp_path])
 
 
 def test_files_on_record_are_there() -> None:
@@ -31,17 +48,19 @@ def test_the_slowest_files_stand_beside_the_record() -> None:
                      "20 s (1 of a processor), on record nothing: new"]
 
 
-BEFORE = {name: Spent(1.0, 100.0) for name in "abc"} | {"d": Spent(1.0, 20.0)}
+LETTERS = "abcefghij"
+BEFORE = {name: Spent(1.0, 100.0) for name in LETTERS} | {"d": Spent(1.0, 20.0)}
 
 
 @pytest.mark.parametrize(("changed", "reported"), [
     ({}, []), ({"a": 119}, []), ({"a": 121}, ["a"]),
     ({"d": 29}, []), ({"d": 31}, ["d"]),  # a fifth more is less than ten seconds more
     ({"new": 13}, []), ({"new": 15}, ["new"]),
-    ({"a": 60, "b": 60, "c": 60, "d": 12}, []),  # a fast machine
-    ({"a": 60, "b": 60, "c": 119, "d": 12}, []), ({"a": 60, "b": 60, "c": 121, "d": 12}, ["c"]),
-    ({"a": 200, "b": 200, "c": 230, "d": 40}, []),  # a slow machine, and what grew on it
-    ({"a": 200, "b": 200, "c": 250, "d": 40}, ["c"]), ({"a": 200, "b": 200, "c": 200, "d": 62}, ["d"]),
+    (dict.fromkeys(LETTERS, 60), []),  # a fast machine
+    (dict.fromkeys(LETTERS, 60) | {"a": 119}, []), (dict.fromkeys(LETTERS, 60) | {"a": 121}, ["a"]),
+    (dict.fromkeys(LETTERS, 200) | {"a": 230}, []),  # a slow machine, and what grew on it
+    (dict.fromkeys(LETTERS, 200) | {"a": 250}, ["a"]),
+    (dict.fromkeys(LETTERS, 200) | {"b": 30, "c": 30, "e": 30, "a": 230}, []),  # with what caches hold
 ])  # fmt: skip
 def test_a_file_has_grown_by_a_fifth_and_ten_seconds(changed: dict[str, float], reported: list[str]) -> None:
     spent = BEFORE | {name: Spent(0.5, seconds) for name, seconds in changed.items()}
@@ -81,7 +100,8 @@ def test():
     (["tests/test_burns.py"], "0.5 0.1 test_burns.py", 0)])
 def test_a_whole_run_fails_for_a_file_that_grew(tmp_path: Path, arguments: list[str], before: str, code: int) -> None:
     tests = Path(__file__).parents[1]
-    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/durations.py", "support/fork_server.py"):
+    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/durations.py", "support/fork_server.py",
+                 "support/shared_cache.py"):
         (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         text = (tests / name).read_text()
         (tmp_path / "tests" / name).write_text(text.replace("MARGIN = 1.2, 10.0", "MARGIN = 1.2, 0.2"))
