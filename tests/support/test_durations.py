@@ -36,11 +36,6 @@ def test_caches_are_empty_until_something_is_kept(tmp_path: Path) -> None:
     assert not caches_are_empty([tmp_path / "none", tmp_path])
 
 
-def test_files_on_record_are_there() -> None:
-    missing = [name for name in recorded() if not (durations.RECORD.parent / name).exists()]
-    assert not missing, f"take these out of tests/{durations.RECORD.name}, or rename them there"
-
-
 def test_the_slowest_files_stand_beside_the_record() -> None:
     lines = summary({"new": Spent(20, 1), "old": Spent(30, 20)}, {"old": Spent(10, 5), "not run": Spent(5, 5)})
     assert lines == ["50 s (21 of a processor) of 2 files on all workers; on record 10 s (5 of a processor)",

@@ -1,7 +1,7 @@
 """Prints how many Python functions are called to make sources of the largest region of models on an H200, as JSON by
 name of the model: what compiling costs, whatever the machine and whoever else runs on it.
 
-    PYTHONHASHSEED=0 python -m tests.compiler.compile_calls NAME...
+    PYTHONHASHSEED=0 python -m tests.golden.compile_calls NAME...
 """
 
 from __future__ import annotations

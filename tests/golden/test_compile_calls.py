@@ -26,7 +26,7 @@ def test_calls_of_python_functions_that_make_sources(request: pytest.FixtureRequ
     if record["python"] != PYTHON and not update:
         pytest.skip(f"calls were recorded with Python {record['python']}")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-    done = subprocess.run([sys.executable, "-m", "tests.compiler.compile_calls", *NAMES], cwd=ROOT, text=True,
+    done = subprocess.run([sys.executable, "-m", "tests.golden.compile_calls", *NAMES], cwd=ROOT, text=True,
                           capture_output=True, timeout=250, env=environment | {"PYTHONHASHSEED": "0"})
     assert done.returncode == 0, done.stderr[-3000:]
     calls = json.loads(done.stdout)
