@@ -66,7 +66,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     file = report.nodeid.partition("::")[0].removeprefix("tests/")
-    _SPENT[file] += Spent(report.duration, report.processor_seconds)
+    processor = getattr(report, "processor_seconds", 0.0)  # of a worker that has died nobody knows
+    _SPENT[file] += Spent(report.duration, processor)
 
 
 @pytest.hookimpl(trylast=True)

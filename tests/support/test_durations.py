@@ -89,21 +89,32 @@ def test():
 """
 
 
+def run_pytest(root: Path, program: str, before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A tree with one test file and this conftest.py, which takes a fifth of a second for what has grown."""
+    tests = Path(__file__).parents[1]
+    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/durations.py", "support/fork_server.py",
+                 "support/shared_cache.py"):
+        (root / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        text = (tests / name).read_text()
+        (root / "tests" / name).write_text(text.replace("MARGIN = 1.2, 10.0", "MARGIN = 1.2, 0.2"))
+    (root / "tests" / "test_burns.py").write_text(program)
+    (root / "tests" / "durations.txt").write_text(before + "\n")
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\ntestpaths = ['tests']\n")
+    return subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments], cwd=root,
+                          capture_output=True, text=True, timeout=200)
+
+
 @pytest.mark.parametrize(("arguments", "before", "code"), [
     ([], "0.5 0.1 test_burns.py", 1), (["-n1"], "0.5 0.1 test_burns.py", 1), ([], "0.5 0.6 test_burns.py", 0),
     ([], "0.5 0.1 test_burns.py\n1.0 1.0 test_of_another_part.py", 0), (["-k", "test"], "0.5 0.1 test_burns.py", 0),
     (["tests/test_burns.py"], "0.5 0.1 test_burns.py", 0)])
 def test_a_whole_run_fails_for_a_file_that_grew(tmp_path: Path, arguments: list[str], before: str, code: int) -> None:
-    tests = Path(__file__).parents[1]
-    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/durations.py", "support/fork_server.py",
-                 "support/shared_cache.py"):
-        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
-        text = (tests / name).read_text()
-        (tmp_path / "tests" / name).write_text(text.replace("MARGIN = 1.2, 10.0", "MARGIN = 1.2, 0.2"))
-    (tmp_path / "tests" / "test_burns.py").write_text(BURNS)
-    (tmp_path / "tests" / "durations.txt").write_text(before + "\n")
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\ntestpaths = ['tests']\n")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=100)
+    done = run_pytest(tmp_path, BURNS, before, *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     assert ("FAILED test_burns.py took" in done.stdout) == (code == 1)
+
+
+def test_a_worker_that_dies_is_no_error_of_the_record(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "import os\n\ndef test():\n    os._exit(3)\n", "0.5 0.1 test_burns.py", "-n1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
