@@ -77,16 +77,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def _is_worker(config: pytest.Config) -> bool:
+    """Of pytest-xdist: another process counts for all."""
+    return hasattr(config, "workerinput")
+
+
 def _grown(config: pytest.Config) -> list[str]:
     """Only of a whole run: in others, the first file of a kind pays for what all of the kind need."""
     option, before = config.option, recorded()
-    part = (config.args_source is not pytest.Config.ArgsSource.TESTPATHS or option.keyword or option.markexpr
-            or option.exhaustive or option.record_durations)
+    part = (_is_worker(config) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+            or option.keyword or option.markexpr or option.exhaustive or option.record_durations)
     return [] if part or not before.keys() <= _SPENT.keys() else grown(_SPENT, before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not _SPENT:
+    if not _SPENT or _is_worker(config):
         return
     terminalreporter.section("seconds of test files")
     for line in summary(_SPENT, recorded()):

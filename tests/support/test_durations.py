@@ -114,6 +114,22 @@ def test_a_whole_run_fails_for_a_file_that_grew(tmp_path: Path, arguments: list[
     assert ("FAILED test_burns.py took" in done.stdout) == (code == 1)
 
 
+def test_what_is_recorded_is_of_all_workers_and_empty_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sleeps = "import time\n\ndef test():\n    time.sleep(4)\n"
+    done = run_pytest(tmp_path, sleeps, "9.0 - test_burns.py", "-n1", "--record-durations")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "on record 9 s" in done.stdout
+    seconds, processor, name = (tmp_path / "tests" / "durations.txt").read_text().split()
+    assert 4 <= float(seconds) < 9
+    assert float(processor) < 4
+    assert name == "test_burns.py"
+    (tmp_path / "cache" / "tf_stitch_tests" / "kernel.so").write_text("")
+    done = run_pytest(tmp_path, sleeps, "9.0 - test_burns.py", "-n1", "--record-durations")
+    assert "not recorded" in done.stdout
+    assert (tmp_path / "tests" / "durations.txt").read_text() == "9.0 - test_burns.py\n"
+
+
 def test_a_worker_that_dies_is_no_error_of_the_record(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "import os\n\ndef test():\n    os._exit(3)\n", "0.5 0.1 test_burns.py", "-n1")
     assert done.returncode == 1, done.stdout + done.stderr
