@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.durations import record, recorded, summary
+from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
+from tests.support.shared_cache import shared_cache
+from tf_stitch.config import load_config
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-_SECONDS: Counter[str] = Counter()
+_SPENT: defaultdict[str, Spent] = defaultdict(Spent)
+_CLOCK = ProcessorClock()
+_WITH_EMPTY_CACHES = pytest.StashKey[bool]()
 _CALM = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **_CALM)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **_CALM)
@@ -28,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of a whole run")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_WITH_EMPTY_CACHES] = caches_are_empty((load_config().cache_dir.expanduser(), shared_cache().folder))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is marked exhaustive is skipped, not deselected: the summary names its file and counts it, as GPU tests."""
     if not config.getoption("--exhaustive"):
@@ -35,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("exhaustive") is not None:
                 name = item.name.partition("[")[0]
                 item.add_marker(pytest.mark.skip(reason=f"{name} is exhaustive: --exhaustive runs all cases"))
-    seconds = {TESTS / name: taken for name, taken in recorded().items()}  # the longest begin first: at the end no
+    seconds = {TESTS / name: spent.wall for name, spent in recorded().items()}  # the longest begin first: at the end no
     items.sort(key=lambda item: -seconds.get(item.path, 0.0))              # process is left with one of them alone
 
 
@@ -44,20 +52,58 @@ def pytest_collection_finish() -> None:
     where tests build graphs."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    _CLOCK.lap()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In the process that runs the tests; the report goes to the one that counts."""
+    report = yield
+    lap = _CLOCK.lap()
+    report.processor_seconds = 0.0 if item.get_closest_marker("of_today") else lap
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _SECONDS[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+    file = report.nodeid.partition("::")[0].removeprefix("tests/")
+    processor = getattr(report, "processor_seconds", 0.0)  # of a worker that has died nobody knows
+    _SPENT[file] += Spent(report.duration, processor)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A whole run fails for files that have grown."""
+    if exitstatus == pytest.ExitCode.OK and _grown(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Of pytest-xdist: another process counts for all."""
+    return hasattr(config, "workerinput")
+
+
+def _grown(config: pytest.Config) -> list[str]:
+    """Only of a whole run: in others, the first file of a kind pays for what all of the kind need."""
+    option, before = config.option, recorded()
+    part = (_is_worker(config) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+            or option.keyword or option.markexpr or option.exhaustive or option.record_durations)
+    return [] if part or not before.keys() <= _SPENT.keys() else grown(_SPENT, before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not _SECONDS:
+    if not _SPENT or _is_worker(config):
         return
     terminalreporter.section("seconds of test files")
-    for line in summary(_SECONDS, recorded()):
+    for line in summary(_SPENT, recorded()):
         terminalreporter.write_line(line)
+    for line in _grown(config):
+        terminalreporter.write_line(f"FAILED {line}", red=True)
     if config.getoption("--record-durations"):
-        record(_SECONDS)
+        if config.stash[_WITH_EMPTY_CACHES]:
+            record(_SPENT)
+        else:
+            terminalreporter.write_line("not recorded: a run with empty caches takes longer. Set XDG_CACHE_HOME to a "
+                                        "new folder", red=True)
 
 
 @pytest.fixture

@@ -1,13 +1,27 @@
 #!/usr/bin/env bash
 # Sets up a virtual environment and runs every check: ruff, mypy, pytest. Arguments go to pytest.
+# With `--affected [BASE]` in front, those test files that a change since BASE (main) may affect: see tools/affected.py.
 # GPU tests are skipped, by name, where there is no GPU; so are cases that are marked exhaustive, without --exhaustive.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+affected=
+if [ "${1:-}" = --affected ]; then
+  affected=main
+  shift
+  case "${1:--}" in -*) ;; *) affected=$1; shift ;; esac
+fi
 prepare dev --no-compile  # Python compiles what tests import, on both cores
 cd "$root" || exit 1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 unset TF_STITCH TF_STITCH_REPORT
 unset PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python, and each would compile all modules anew
+
+if [ "$affected" ]; then
+  chosen=$("$venv/bin/python" -m tools.affected "$affected") || exit 1
+  [ "$chosen" ] || fail "no test file is affected"
+  mapfile -t chosen <<<"$chosen"
+  set -- "${chosen[@]}" "$@"
+fi
 
 status=0
 "$venv/bin/python" -m ruff check . || status=1

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.support.fork_server import ForkServer
+from tests.support.plain_results import OUT, plain_result
 from tests.support.start import python_path
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
@@ -55,6 +56,7 @@ class Run:
 
 
 Runner = Callable[..., Run]
+Plain = Callable[..., bytes]
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +114,23 @@ def forked(start_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest
         return returncode, (folder / "stdout").read_text(), (folder / "stderr").read_text()
 
     return _runner(start_folder, tmp_path_factory, execute)
+
+
+@pytest.fixture(scope="session")
+def tensorflow(forked: Runner, tmp_path_factory: pytest.TempPathFactory) -> Plain:
+    """tensorflow(program, *arguments, **variables): what a program says on stdout in plain TensorFlow, or writes to the
+    file that is its argument OUT. Kept for later runs."""
+
+    def run_program(program: Path, *arguments: object, **variables: str) -> bytes:
+        def run() -> bytes:
+            out = tmp_path_factory.mktemp("plain") / "out.npz"
+            done = forked(program, *(out if each == OUT else each for each in arguments), stitch="", **variables)
+            assert done.returncode == 0, done.stderr[-3000:]
+            return out.read_bytes() if OUT in arguments else done.stdout.encode()
+
+        return plain_result(program, arguments, variables, run)
+
+    return run_program
 
 
 def _environment(start_folder: Path) -> dict[str, str]:

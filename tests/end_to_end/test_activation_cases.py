@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PROGRAMS, Plain, Run, Runner
+from tests.support.plain_results import OUT
 
 Arrays = Mapping[str, Any]
 STITCHED = ("plain_function", "changing_shapes", "tape_inside", "tape_outside", "while_loop", "conditional",
@@ -35,10 +37,9 @@ def same(plain: Arrays, stitched: Arrays, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(run: Runner, forked: Runner, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arrays, Arrays, Run]:
-    folder = tmp_path_factory.mktemp("cases")
-    plain, _ = results_of(forked, "activation_cases", folder, "")
-    stitched, done = results_of(run, "activation_cases", folder, "1")
+def both(run: Runner, tensorflow: Plain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arrays, Arrays, Run]:
+    plain = np.load(io.BytesIO(tensorflow(PROGRAMS / "activation_cases.py", OUT)))
+    stitched, done = results_of(run, "activation_cases", tmp_path_factory.mktemp("cases"), "1")
     return plain, stitched, done
 
 

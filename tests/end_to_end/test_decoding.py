@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from models.zoo import module_of
-from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Runner
+from tests.support.plain_results import OUT
 from tests.support.tiers import each_commit
 from tests.support.zoo_case import MODULE, Case, check_model
 
@@ -26,11 +28,9 @@ def tokens(text: str) -> Any:
 
 
 @pytest.fixture(scope="module", params=[1, 3])
-def plain(request: pytest.FixtureRequest, forked: Runner) -> tuple[int, Any]:
+def plain(request: pytest.FixtureRequest, tensorflow: Plain) -> tuple[int, Any]:
     """A batch, and TensorFlow's tokens."""
-    done = forked(PROGRAM, request.param, stitch="")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return request.param, tokens(done.stdout)
+    return request.param, tokens(tensorflow(PROGRAM, request.param).decode())
 
 
 @pytest.mark.parametrize("environment", [{}, {"TF_STITCH_LOOP_OP": "0"}, {"TF_STITCH_WRAP": "py_function"}],
@@ -52,33 +52,31 @@ LOOPS = {"decoding small": 2, "llama-decoding small": 2, "llama-decoding small_1
 
 @pytest.mark.parametrize("program", each_commit([name for name in LOOPS if name.endswith("small")], LOOPS))
 @pytest.mark.timeout(600)
-def test_zoo_program(forked: Runner, tmp_path: Path, program: str) -> None:
+def test_zoo_program(forked: Runner, tensorflow: Plain, tmp_path: Path, program: str) -> None:
     """Models of Keras: their loops, of likely words, of drawn ones and of beams, are one op each, and their texts
     TensorFlow's."""
     model, config = program.split()
-    texts = {}
-    for stitch in ("", "1"):
-        out = tmp_path / f"texts{stitch}.npz"
-        done = forked(MODULE, module_of(model), "--mode", "infer", "--config", config, "--steps", 4, "--out", out,
-                      stitch=stitch, **PRECISE)
-        assert done.returncode == 0, done.stderr[-3000:]
-        texts[stitch] = np.load(out)
-    names = [name for name in texts[""].files if name.startswith("output/")]
+    command = (module_of(model), "--mode", "infer", "--config", config, "--steps", 4, "--out")
+    plain = np.load(io.BytesIO(tensorflow(MODULE, *command, OUT, **PRECISE)))
+    done = forked(MODULE, *command, out := tmp_path / "texts.npz", **PRECISE)
+    assert done.returncode == 0, done.stderr[-3000:]
+    stitched = np.load(out)
+    names = [name for name in plain.files if name.startswith("output/")]
     assert len(names) == 8
     for name in names:
-        if texts[""][name].dtype.kind == "f":
-            np.testing.assert_allclose(texts["1"][name], texts[""][name], rtol=1e-5, err_msg=name)
+        if plain[name].dtype.kind == "f":
+            np.testing.assert_allclose(stitched[name], plain[name], rtol=1e-5, err_msg=name)
         else:
-            np.testing.assert_array_equal(texts["1"][name], texts[""][name], err_msg=name)
+            np.testing.assert_array_equal(stitched[name], plain[name], err_msg=name)
     assert done.report is not None
     assert [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]] == [None] * LOOPS[program]
     assert not done.report["fallbacks"]
 
 
 @pytest.mark.timeout(600)
-def test_two_layers_of_lstms(forked: Runner, tmp_path: Path) -> None:
+def test_two_layers_of_lstms(forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
     """A language model trains, and goes on with texts, as TensorFlow's does, without cuDNN."""
-    check_model(Case("lstm-language"), forked, tmp_path)
+    check_model(Case("lstm-language"), forked, tensorflow, tmp_path)
 
 
 def test_seeds_that_a_variable_keeps(forked: Runner) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Runner
+from tests.end_to_end.conftest import PROGRAMS, Plain, Runner
 from tests.support.tiers import each_commit
 
 PROGRAM = PROGRAMS / "empty_loops.py"
@@ -24,10 +24,8 @@ MODES: dict[str, tuple[list[str], dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def plain(forked: Runner) -> dict[str, Any]:
-    done = forked(PROGRAM, 1, stitch="", **ON_A_CPU)
-    assert done.returncode == 0, done.stderr[-3000:]
-    results: dict[str, Any] = json.loads(done.stdout)
+def plain(tensorflow: Plain) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads(tensorflow(PROGRAM, 1, **ON_A_CPU))
     return {key: outcome for key, outcome in results.items() if not isinstance(outcome, str)}
 
 

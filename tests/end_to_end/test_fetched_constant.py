@@ -9,9 +9,10 @@ import numpy as np
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
 
 
-def test_updates_behind_which_a_constant_is_fetched(run: Runner) -> None:
+def test_updates_behind_which_a_constant_is_fetched(forked: Runner) -> None:
     program = PROGRAMS / "fetched_constant.py"
-    plain, done = run(program, stitch="", **PRECISE), run(program, stitch="strict", TF_STITCH_ASYNC="0", **PRECISE)
+    plain = forked(program, stitch="", **PRECISE)
+    done = forked(program, stitch="strict", TF_STITCH_ASYNC="0", **PRECISE)
     assert plain.returncode == 0, plain.stderr[-3000:]
     assert done.returncode == 0, done.stderr[-3000:]
     want, found = (json.loads(out.stdout.splitlines()[-1]) for out in (plain, done))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner, check
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Run, Runner, check
 from tf_stitch.plugin.first_calls import ORIGINAL_CALLS
 
 PROGRAM = PROGRAMS / "first_steps.py"
@@ -16,10 +16,8 @@ LITTLE = {"TF_STITCH_FIRST_STEP_SECONDS": "0.05"}
 
 
 @pytest.fixture(scope="module")
-def plain(forked: Runner) -> list[float]:
-    done = forked(PROGRAM, STEPS, 0, stitch="", **PRECISE)
-    assert done.returncode == 0, done.stderr[-3000:]
-    values: list[float] = json.loads(done.stdout)
+def plain(tensorflow: Plain) -> list[float]:
+    values: list[float] = json.loads(tensorflow(PROGRAM, STEPS, 0, **PRECISE))
     return values
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
 
 
-def test_nobody_asks_for_a_step(run: Runner) -> None:
+def test_nobody_asks_for_a_step(forked: Runner) -> None:
     program = PROGRAMS / "fit_ahead.py"
-    plain, done = run(program, stitch="", **PRECISE), run(program, stitch="strict", TF_STITCH_ASYNC="0", **PRECISE)
+    plain = forked(program, stitch="", **PRECISE)
+    done = forked(program, stitch="strict", TF_STITCH_ASYNC="0", **PRECISE)
     assert plain.returncode == 0, plain.stderr[-3000:]
     assert done.returncode == 0, done.stderr[-3000:]
     want, found = json.loads(plain.stdout.splitlines()[-1]), json.loads(done.stdout.splitlines()[-1])

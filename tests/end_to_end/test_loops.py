@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Run, Runner
 from tests.graph.loops.loop_functions import cases
 
 PROGRAM = PROGRAMS / "loops.py"
@@ -17,10 +17,8 @@ ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 @pytest.fixture(scope="module")
-def plain(forked: Runner) -> dict[str, Any]:
-    done = forked(PROGRAM, 1, stitch="", **ON_A_CPU)
-    assert done.returncode == 0, done.stderr[-3000:]
-    results: dict[str, Any] = json.loads(done.stdout)
+def plain(tensorflow: Plain) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads(tensorflow(PROGRAM, 1, **ON_A_CPU))
     return results
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from models.zoo import NAMES, load
-from tests.end_to_end.conftest import Runner
+from tests.end_to_end.conftest import Plain, Runner
 from tests.support.tiers import each_commit
 from tests.support.zoo_case import Case, check_model
 
@@ -31,5 +31,5 @@ FIRST = ("logistic-tf1", "nmt-unrolled", "transformer-mixed_bfloat16", "dien-mix
 
 @pytest.mark.parametrize("case", each_commit([case for case in CASES if str(case) in FIRST], CASES), ids=str)
 @pytest.mark.timeout(900)
-def test_same_losses_and_outputs(case: Case, forked: Runner, tmp_path: Path) -> None:
-    check_model(case, forked, tmp_path)
+def test_same_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
+    check_model(case, forked, tensorflow, tmp_path)

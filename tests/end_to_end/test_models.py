@@ -12,7 +12,7 @@ import pytest
 
 from models.program import signature
 from models.zoo import ASTITCH, DECODERS, NAMES, load
-from tests.end_to_end.conftest import ROOT, Runner
+from tests.end_to_end.conftest import ROOT, Plain, Runner
 from tests.support.tiers import each_commit
 from tests.support.zoo_case import Case, check_model
 
@@ -27,8 +27,8 @@ CASES = [Case(model) for model in NAMES]
 
 @pytest.mark.parametrize("case", each_commit([case for case in CASES if case.model not in COVERED], CASES), ids=str)
 @pytest.mark.timeout(900)
-def test_same_losses_and_outputs(case: Case, forked: Runner, tmp_path: Path) -> None:
-    check_model(case, forked, tmp_path)
+def test_same_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
+    check_model(case, forked, tensorflow, tmp_path)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from models import kinds, language, vision
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PROGRAMS, Plain, Runner
 from tests.support.tiers import each_commit, of_today
 
 PROGRAM = PROGRAMS / "networks.py"
+PRECISE = {"NVIDIA_TF32_OVERRIDE": "0"}
 FLOAT32 = {"outputs": 1e-5, "losses": 2e-5, "moved": 2e-2}
 HALVES = {"outputs": 3e-2, "losses": 3e-3, "moved": 3e-2}
 """Of outputs and of how far weights move as a share of the largest. A region rounds to half types where it hands on a
@@ -38,9 +39,9 @@ class Case:
 
 KINDS = ("SpectralGAN", "LoRA", "TabNet")
 """That are run first: with branches, variables that are overwritten unread, and sorted rows."""
-FIRST = [Case(("Llama", "T5", "MoE"), "float32"), Case(("GPT2", "ViT"), "mixed_bfloat16"),
-         *(Case((name,), "float32") for name in ("UNet", "MobileNetV3Large")),
-         Case(KINDS, "float32")]
+FIRST = [*(Case((name,), "float32") for name in ("Llama", "T5", "UNet", "MoE", "MobileNetV3Large", *KINDS)),
+         *(Case((name,), "mixed_bfloat16") for name in ("GPT2", "ViT"))]
+"""Two of these each day, all within five."""
 HALVED = ("Swin", "DeepLab", "DiT", "SpectralGAN", "Conformer", "WaveNet", "LoRA", "TabNet", "GraphNet", "Diffusion",
           "UNet3D", "Performer", "Perceiver", "Mixer", "MaskedLanguage")
 """Of models/kinds that are trained in halves, too."""
@@ -73,21 +74,20 @@ def tolerances(name: str, policy: str) -> dict[str, float]:
     return HALVES if name in (*language.NAMES, "UNet", "ConvNeXtTiny") else OF_FEW
 
 
-def results(done: Run) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def results(text: str | bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
     return found
 
 
+@pytest.mark.of_today
 @pytest.mark.parametrize("case", each_commit(of_today(FIRST, 2), CASES), ids=str)
 @pytest.mark.timeout(900)
-def test_losses_and_outputs(case: Case, forked: Runner) -> None:
-    def start(stitch: str) -> Run:
-        return forked(PROGRAM, case.policy, *case.names, stitch=stitch, NVIDIA_TF32_OVERRIDE="0", TF_STITCH_GUARD="0")
-
+def test_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain) -> None:
     with ThreadPoolExecutor() as both:  # each is mostly one core's work
-        plain, done = both.map(start, ("", "1"))
-    wanted, found = results(plain), results(done)
+        plain = both.submit(tensorflow, PROGRAM, case.policy, *case.names, **PRECISE)
+        done = forked(PROGRAM, case.policy, *case.names, **PRECISE, TF_STITCH_GUARD="0")
+    assert done.returncode == 0, done.stderr[-3000:]
+    wanted, found = results(plain.result()), results(done.stdout)
     for name in case.names:
         allowed = tolerances(name, case.policy)
         for what in wanted[name]:

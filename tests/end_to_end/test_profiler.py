@@ -28,8 +28,8 @@ def _kernels(names: list[str]) -> set[str]:
     return {name.partition("/")[0] for name in names if "/weights" in name and name.endswith(":StitchKernel")}
 
 
-def test_kernels_have_the_users_names(run: Runner, tmp_path: Path) -> None:
-    names = _names(run, tmp_path, CUDA_VISIBLE_DEVICES="-1")["/host:CPU"]
+def test_kernels_have_the_users_names(forked: Runner, tmp_path: Path) -> None:
+    names = _names(forked, tmp_path, CUDA_VISIBLE_DEVICES="-1")["/host:CPU"]
     assert _kernels(names) == {"first", "second"}
     assert CALL in names
 

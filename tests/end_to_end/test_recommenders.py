@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from models.zoo import RECOMMENDERS, load, module_of
-from tests.end_to_end.conftest import Runner
+from tests.end_to_end.conftest import Plain, Runner
 from tests.support.zoo_case import MODULE, Case, check_model
 
 
 @pytest.mark.parametrize("case", [Case(name) for name in RECOMMENDERS], ids=str)
 @pytest.mark.timeout(600)
-def test_same_losses_and_outputs(case: Case, forked: Runner, tmp_path: Path) -> None:
-    check_model(case, forked, tmp_path)
+def test_same_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
+    check_model(case, forked, tensorflow, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "update"), [("dcn", "AssignSubVariableOp"), ("dlrm", "ResourceScatterSub")])

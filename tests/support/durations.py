@@ -1,40 +1,120 @@
-"""Seconds of each test file: those on record decide which files begin first; a run ends with its own beside them."""
+"""Seconds of each test file: those on record decide which files begin first; a run ends with its own beside them, and
+a whole run fails for a file that takes much more of a processor than it did."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import quantiles
+
+from tests.support import fork_server
 
 RECORD = Path(__file__).parents[1] / "durations.txt"
-"""Lines of seconds and a file below tests/, the longest first: what `tools/test.sh --record-durations` writes. Files of
-less than LEAST seconds have none."""
+"""Lines of seconds, processor seconds and a file below tests/, the longest first: what
+`tools/test.sh --record-durations` writes after a whole run with empty caches, which takes the most. Files of less than
+LEAST seconds have none; a file whose processor seconds are "-" cannot have grown."""
+UNKNOWN = "-"
 LEAST = 4.0
 SHOWN = 10
+SHARE, MARGIN = 1.2, 10.0
+"""A file has grown if it takes more than this share of its record, and this many processor seconds more."""
 
 
-def recorded() -> dict[str, float]:
-    """Seconds by file."""
+@dataclass(frozen=True)
+class Spent:
+    """Seconds.
+
+    Attributes:
+        wall: what passed.
+        processor: of the process that ran the tests, and of those that it has waited for.
+    """
+
+    wall: float = 0.0
+    processor: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.wall + other.wall, self.processor + other.processor)
+
+
+class ProcessorClock:
+    """Processor seconds of this process, its children and what fork servers ran for it."""
+
+    def __init__(self) -> None:
+        self._before = _processor_seconds()
+
+    def lap(self) -> float:
+        """Since it was made, or since the last lap."""
+        before, self._before = self._before, _processor_seconds()
+        return self._before - before
+
+
+def _processor_seconds() -> float:
+    return sum(os.times()[:4]) + fork_server.processor_seconds()
+
+
+def recorded() -> dict[str, Spent]:
+    """By file."""
     rows = (line.split() for line in RECORD.read_text().splitlines())
-    return {name: float(seconds) for seconds, name in rows}
+    return {name: Spent(float(wall), 0.0 if processor == UNKNOWN else float(processor))
+            for wall, processor, name in rows}
 
 
-def record(seconds: Mapping[str, float]) -> None:
+def record(spent: Mapping[str, Spent]) -> None:
     """Writes what a whole run took."""
-    rows = [(taken, name) for name, taken in seconds.items() if taken >= LEAST]
+    rows = [(taken.wall, name) for name, taken in spent.items() if taken.wall >= LEAST]
     rows.sort(key=lambda row: (-row[0], row[1]))
-    RECORD.write_text("".join(f"{taken:.1f} {name}\n" for taken, name in rows))
+    RECORD.write_text("".join(_line(name, spent[name]) + "\n" for _, name in rows))
 
 
-def summary(seconds: Counter[str], before: Mapping[str, float]) -> list[str]:
+def _line(name: str, spent: Spent) -> str:
+    return f"{spent.wall:.1f} {spent.processor:.1f} {name}"
+
+
+def caches_are_empty(folders: Iterable[Path]) -> bool:
+    """Whether nothing is there that tests would else compile, or run in plain TensorFlow."""
+    return not any(file.is_file() for folder in folders for file in folder.glob("*"))
+
+
+def summary(spent: Mapping[str, Spent], before: Mapping[str, Spent]) -> list[str]:
     """Lines for people: the slowest files, and all together, beside the record of the same files.
 
     Args:
-        seconds: of files that ran.
+        spent: by files that ran.
     """
-    known = sum(before.get(name, 0.0) for name in seconds)
-    lines = [f"{sum(seconds.values()):.0f} s of {len(seconds)} files on all workers; on record {known:.0f} s"]
-    for name, taken in seconds.most_common(SHOWN):
-        on_record = f"{before[name]:.0f}" if name in before else "-"
-        lines.append(f"{taken:8.1f} s, on record {on_record}: {name}")
+    known = sum((before[name] for name in spent if name in before), Spent())
+    total = sum(spent.values(), Spent())
+    lines = [f"{_pair(total)} of {len(spent)} files on all workers; on record {_pair(known)}"]
+    for name in sorted(spent, key=lambda name: -spent[name].wall)[:SHOWN]:
+        on_record = _pair(before[name]) if name in before else "nothing"
+        lines.append(f"{_pair(spent[name])}, on record {on_record}: {name}")
+    return lines
+
+
+def _pair(spent: Spent) -> str:
+    return f"{spent.wall:.0f} s ({spent.processor:.0f} of a processor)"
+
+
+def grown(spent: Mapping[str, Spent], before: Mapping[str, Spent]) -> list[str]:
+    """What to say of each file that takes much more of a processor than its record, on a machine as fast as this one:
+    how fast is the upper quartile of all files' shares of their records, as full caches make many of them small. A
+    faster machine is taken for an equal one.
+
+    Args:
+        spent: of a whole run.
+    """
+    known = {name: old for name, old in before.items() if old.processor}
+    shares = [spent[name].processor / old.processor for name, old in known.items() if name in spent]
+    machine = max(1.0, quantiles(shares)[2]) if len(shares) > 1 else 1.0
+    lines = []
+    for name, new in spent.items():
+        if not known or (name in before and name not in known):
+            continue
+        old = known.get(name, Spent(0.0, LEAST))
+        taken = new.processor / machine
+        if taken > old.processor * SHARE and taken > old.processor + MARGIN:
+            on_purpose = _line(name, Spent(max(old.wall, new.wall), taken))
+            lines.append(f"{name} took {taken:.0f} processor seconds, and {old.processor:.0f} on record: make it "
+                         f"faster, or put this line into tests/{RECORD.name}: {on_purpose}")
     return lines

@@ -41,6 +41,14 @@ START_SECONDS = 120
 COMMAND_SECONDS = 900
 
 
+_spent = [0.0]
+
+
+def processor_seconds() -> float:
+    """Of all programs that this process has had run by servers, and has waited for."""
+    return sum(_spent)
+
+
 class ForkServer:
     """Starts programs. Threads may share it.
 
@@ -109,10 +117,12 @@ class Forked:
         self._connection.settimeout(timeout)
         with self._connection, self._replies:
             try:
-                return int(self._replies.readline())
+                status, seconds = self._replies.readline().split()
             except TimeoutError:
                 os.kill(self.pid, signal.SIGKILL)
                 raise
+        _spent.append(float(seconds))
+        return int(status)
 
 
 def _start_file(environment: Mapping[str, str]) -> Path | str:
@@ -149,7 +159,8 @@ def _serve(path: str) -> dict[str, Any]:
             connection.close()
             return request
         connection.sendall(f"{pid}\n".encode())
-        connection.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+        _, status, usage = os.wait4(pid, 0)
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)} {usage.ru_utime + usage.ru_stime}\n".encode())
         os._exit(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from models.zoo import module_of
-from tests.end_to_end.conftest import Run, Runner
+from tests.end_to_end.conftest import Plain, Runner
+from tests.support.plain_results import OUT
 
 STEPS = 20
 MODULE = Path("-m")
@@ -44,17 +46,14 @@ KNOWN_FALLBACKS: dict[str, dict[str, str]] = {}
 """Model -> part of a fallback's reason -> why it is so. Fallbacks that are not listed fail the test."""
 
 
-def check_model(case: Case, run: Runner, tmp_path: Path) -> None:
-    def start(stitch: str) -> tuple[Run, Any]:
-        out = tmp_path / f"results{stitch}.npz"
-        done = run(MODULE, module_of(case.model), "--steps", STEPS, "--style", case.style, "--dtype",
-                   case.dtype, "--out", out, stitch=stitch, NVIDIA_TF32_OVERRIDE="0",
-                   TF_STITCH_UNROLL="1" if case.unroll else "auto")  # fmt: skip
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done, np.load(out)
-
+def check_model(case: Case, run: Runner, tensorflow: Plain, tmp_path: Path) -> None:
+    command = (module_of(case.model), "--steps", STEPS, "--style", case.style, "--dtype", case.dtype, "--out")
+    precise, out = {"NVIDIA_TF32_OVERRIDE": "0"}, tmp_path / "results.npz"
     with ThreadPoolExecutor() as both:  # each is mostly one core's work
-        (_, plain), (done, stitched) = both.map(start, ("", "1"))
+        of_tensorflow = both.submit(tensorflow, MODULE, *command, OUT, **precise)
+        done = run(MODULE, *command, out, **precise, TF_STITCH_UNROLL="1" if case.unroll else "auto")
+    assert done.returncode == 0, done.stderr[-3000:]
+    plain, stitched = np.load(io.BytesIO(of_tensorflow.result())), np.load(out)
 
     assert len(plain["losses"]) == STEPS
     assert np.isfinite(plain["losses"]).all()

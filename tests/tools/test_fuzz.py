@@ -243,6 +243,7 @@ def test_training_steps_write_and_may_raise(plain: Worker) -> None:
     assert not answer["result"]["failed"]
 
 
+@pytest.mark.of_today
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("generator", "seconds", "chunk"), [
     ("ops", 30, 4), pytest.param("training", 45, 3, marks=pytest.mark.exhaustive)])

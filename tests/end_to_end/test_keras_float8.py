@@ -6,15 +6,13 @@ to the nearest. The reference is XLA there."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import tensorflow as tf
+
+from tests.end_to_end.conftest import Runner
 
 PROGRAM = """
 import sys
@@ -33,24 +31,18 @@ np.savez(sys.argv[2], **before, **{v.path: v.numpy() for v in model.variables})
 """
 
 
-def trained(tmp_path: Path, policy: str, stitch: str, compiler: str = "") -> dict[str, np.ndarray]:
-    """Variables before and after eight steps, by name; `compiler` is "xla" for TensorFlow's own."""
-    values = tmp_path / f"{stitch}.npz"
-    environment = {**os.environ, "TF_STITCH": stitch, "TF_STITCH_GUARD": "0", "TF_STITCH_ASYNC": "0",
-                   "TF_STITCH_REPORT": str(tmp_path / "report") if stitch == "1" else "", "CUDA_VISIBLE_DEVICES": ""}
-    start = [sys.executable, *(["-m", "tf_stitch"] if stitch == "1" else [])]
-    program = tmp_path / "program.py"
+def trained(forked: Runner, tmp_path: Path, policy: str, stitch: str, compiler: str = "") -> dict[str, np.ndarray]:
+    """Variables before and after eight steps, by name; `compiler` is "xla" for TensorFlow's own. One region is
+    stitched, or none is."""
+    values, program = tmp_path / f"{stitch}.npz", tmp_path / "program.py"
     program.write_text(PROGRAM)
-    done = subprocess.run([*start, str(program), policy, str(values), compiler], env=environment, capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = forked(program, policy, values, compiler, stitch=stitch, TF_STITCH_GUARD="0", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr[-3000:]
+    if stitch:
+        assert done.report is not None
+        assert len(done.report["regions"]) == 1
     with np.load(values) as found:
         return dict(found)
-
-
-def regions(tmp_path: Path) -> list[object]:
-    found: list[object] = json.loads((tmp_path / "report" / "report.json").read_text())["regions"]
-    return found
 
 
 def matmuls_round_to_nearest() -> bool:
@@ -61,19 +53,18 @@ def matmuls_round_to_nearest() -> bool:
     return bool(np.abs(got - exact).mean() < 1.5 * np.abs(exact.astype(ml_dtypes.bfloat16) - exact).mean())
 
 
-def test_a_training_step_is_stitched(tmp_path: Path) -> None:
-    want, got = trained(tmp_path, "float32", "0"), trained(tmp_path, "float32", "1")
-    assert len(regions(tmp_path)) == 1
+def test_a_training_step_is_stitched(forked: Runner, tmp_path: Path) -> None:
+    want, got = (trained(forked, tmp_path, "float32", stitch) for stitch in ("", "1"))
     for name, one in want.items():
         np.testing.assert_allclose(got[name].astype(np.float64), one.astype(np.float64), 2e-2, 1e-4)
 
 
-def test_halves_differ_by_no_more_than_rounding(tmp_path: Path) -> None:
+def test_halves_differ_by_no_more_than_rounding(forked: Runner, tmp_path: Path) -> None:
     """XLA's variables differ from TensorFlow's by up to 0.017 of what the steps changed; ours did by 0.158 while a
     scale was not rounded to a half."""
     compiler = "" if matmuls_round_to_nearest() else "xla"
-    want, got = trained(tmp_path, "mixed_bfloat16", "0", compiler), trained(tmp_path, "mixed_bfloat16", "1")
-    assert len(regions(tmp_path)) == 1
+    want = trained(forked, tmp_path, "mixed_bfloat16", "", compiler)
+    got = trained(forked, tmp_path, "mixed_bfloat16", "1")
     trainable = [name for name in want if name.endswith(("/kernel", "/bias")) and not name.startswith("before")]
     assert len(trainable) == 6
     for name in trainable:
