@@ -19,7 +19,7 @@ from pathlib import Path
 from tools.benchmark import model_summary, network_summary
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/comparison.md", "benchmarks/README.md", "benchmarks/networks.md",
+PAGES = ("README.md", "docs/comparison.md", "docs/distribution.md", "benchmarks/README.md", "benchmarks/networks.md",
          "benchmarks/models.md")  # fmt: skip
 MARKED = re.compile(r"(<!-- speed_summary: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
