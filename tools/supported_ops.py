@@ -22,19 +22,20 @@ This page is written by `python -m tools.supported_ops` from the tables that the
 
 ## What regions hold
 
-The names are TensorFlow's, as graphs and `tf_stitch explain` have them. {LIBRARY} marks ops that a library computes inside
-a region: on GPUs all of them, on CPUs small matmuls only (small ones, and depthwise convolutions forward, may also be
-kernels). Not every node of an op fits: types, attributes and sizes decide, and `tf_stitch explain --why=NODE` gives the
-reason. Element types are float32, float64, float16, bfloat16, integers and booleans, where the op has them, and
-[float8](decisions/float8.md) in casts and matmuls. Complex numbers and strings stay TensorFlow's.
+The names are TensorFlow's, as graphs and `tf_stitch explain` have them. {LIBRARY} marks ops that a library computes
+inside a region: on GPUs all of them, on CPUs small matmuls only (small ones, and depthwise convolutions forward, may
+also be kernels). Not every node of an op fits: types, attributes and sizes decide, and `tf_stitch explain --why=NODE`
+gives the reason. Element types are float32, float64, float16, bfloat16, integers and booleans, where the op has them,
+and [float8](decisions/float8.md) in casts and matmuls. Complex numbers and strings stay TensorFlow's.
 
 """
 LEFT = """
 ## What stays TensorFlow's
 
-These ops never are in regions; a report gives the reason. Ops of [loops](decisions/loops.md) and
-[branches](decisions/branches.md) are among them, but graph passes unroll, fold or replace many loops and branches before
-regions are formed. An op in neither table has "no legalisation" and stays TensorFlow's, too. See also [limits](limits.md).
+These ops are never in regions; a report gives the reason. Ops of [loops](decisions/loops.md) and
+[branches](decisions/branches.md) are among them, but graph passes unroll, fold or replace many loops and branches
+before regions are formed. An op in neither table has "no legalisation" and stays TensorFlow's, too. See also
+[limits](limits.md).
 
 """
 

@@ -111,9 +111,9 @@ class KernelFamily:
         matmuls: it takes patterns with matmuls, and none without.
         in_place: one thread writes an element, after every thread that needs it has read it, at one index.
         along: the dimension of a domain whose size decides how many threads take it, if one does.
-        with_threads: the mapping with blocks of so many threads, whole warps, or ScheduleError. With it a kernel can be
+        with_threads: the mapping with blocks of as many threads, whole warps, or ScheduleError. With it a kernel can be
             fused with others behind grid barriers, or share blocks.
-        with_items: the schedule with threads that make so many accesses each, under way together.
+        with_items: the schedule with threads that make this many accesses each, under way together.
     """
 
     name: str

@@ -33,7 +33,7 @@ def branch_entries(graph_def: GraphDef, branches: Branches) -> tuple[BranchEntry
 
 
 def entries_without_import(graph_def: GraphDef, device_type: str) -> tuple[BranchEntry, ...]:
-    """The same for a graph of which no branch may give way, without a look into it."""
+    """The same for a graph of which no branch may become selects, without a look into it."""
     names = {node.name for node in graph_def.node}
     found = [BranchEntry(_users_name(switch), _node(switch, names), predicate, ON_A_CPU)
              for predicate, switch in _first_switches(graph_def).items() if device_type != "GPU"]

@@ -23,7 +23,7 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 WARM_MS = 500
 """A GPU is kept busy that long before the first measurement."""
 _TIMED_MS, _FEWEST, _MOST = 12.0, 5, 51
-"""Launches are timed for about that long; so many of them."""
+"""Launches are timed for about that long; this many of them."""
 _ENQUEUED_US = 150
 """What enqueueing a pair of launches and their events surely takes, in two streams, from Python."""
 HOLD = """

@@ -14,7 +14,7 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are so
+    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are this
     many elements.
 
     Attributes:
@@ -108,7 +108,7 @@ class AttentionTiling:
 
 
 def tiles_of_queries(causal: CausalMask, queries: int, rows: int, tiles: int, tile: int) -> float:
-    """Up to the one with the last key that a block of `rows` queries sees, of `tiles` of so many keys: on average."""
+    """Up to the one with the last key that a block of `rows` queries sees, of `tiles` of this many keys: on average."""
     last = [min(first + rows, queries) + causal.ahead for first in range(0, queries, rows)]
     return sum(min(tiles, max(1, ceil_div(keys, tile))) for keys in last) / len(last)
 

@@ -66,7 +66,7 @@ class _Effect:
                        self.terms + after.terms, self.along | after.along)
 
     def times(self, count: int, lanes: int) -> _Effect:
-        """Repeated, by so many neighbouring lanes; what they have is added up, and so is what is left of vectors."""
+        """Repeated, by this many neighbouring lanes; what they have is added up, and so is what is left of vectors."""
         if not self.kept:
             return self
         turns = -(-count // lanes)

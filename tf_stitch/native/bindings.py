@@ -347,7 +347,7 @@ _load_lock = threading.Lock()
 
 
 def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
-    """Builds (if needed; `portable`: for other processors, too) and loads the op; the same object ever after, for an op
+    """Builds (if needed; `portable`: for other processors, too) and loads the op; then the same object, for an op
     can be registered only once.
 
     Raises:

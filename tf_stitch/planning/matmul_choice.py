@@ -73,7 +73,7 @@ class MatmulChoice:
         self.calls = self.kernels = 0
 
     def choose(self) -> list[tuple[int, ...]]:
-        """The groups anew."""
+        """The new groups."""
         self._calls = {group for group in range(len(self._groups)) if self._is_call(group)}
         self._wanted = wanted = {call for call in self._calls if self._is_wanted(call)}
         if not wanted:

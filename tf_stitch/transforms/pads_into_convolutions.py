@@ -164,7 +164,7 @@ def _sides(low: Sequence[int], x: Node, windows: Sequence[int], attrs: Convoluti
 
 def _sides_of(low: Sequence[int], image: Sequence[int], windows: Sequence[int], attrs: ConvolutionAttrs,
               extents: Sequence[int]) -> _Sides | None:
-    """So that images have so many windows; None where windows leave out elements at an end."""
+    """So that images have this many windows; None where windows leave out elements at an end."""
     reach = [d * (extent - 1) for d, extent in zip(attrs.dilations, extents, strict=True)]
     high = [w + r - s - i for w, r, s, i in zip(windows, reach, image, low, strict=True)]
     return None if min((*low, *high)) < 0 else _Sides(tuple(low), tuple(high))

@@ -124,7 +124,7 @@ def _has_filters(root: Node) -> bool:
 
 
 def _rewritten(scaled: ScaledResult, new: Mapping[Node, Node]) -> Node:
-    """The result anew.
+    """The new result.
 
     Args:
         new: of every node before it.

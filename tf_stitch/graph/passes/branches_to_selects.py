@@ -93,7 +93,7 @@ class _Conversion:
         self._edit.renamed.update({f"{node.name}:{port}": node.inputs[0] for port in range(ports)})
 
     def _leads_to_switches(self, node: ImportedNode) -> bool:
-        """Whether a node hands a handle on, as where a function was inlined, to nothing but branches that give way."""
+        """Whether a node hands a handle on, as where a function was inlined, to branches alone that become selects."""
         users = self._edit.users.get(node.name, ())
         return node.op == "Identity" and all(
             user.op in SWITCHES
@@ -216,7 +216,7 @@ class _Conversion:
         return made
 
     def _rewait(self, node: ImportedNode) -> NodeDef:
-        """A node as it is, or as it was made anew, whose control inputs alone may change."""
+        """A node as it is, or as it was made again, whose control inputs alone may change."""
         if node.name in self._replaced:
             return self._replaced[node.name]
         return self._copied(node, [edge for edge in self._edit.defs[node.name].input if not edge.startswith("^")])
