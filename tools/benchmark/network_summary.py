@@ -34,7 +34,7 @@ def first_calls(found: Sequence[Comparison]) -> dict[str, float]:
 
 
 def listed(ratios: dict[str, float]) -> str:
-    return ", ".join(f"{short(title)} ({ratio:.2f})" for title, ratio in ratios.items())
+    return "; ".join(f"{title} ({ratio:.2f})" for title, ratio in ratios.items())
 
 
 def short(title: str) -> str:
@@ -50,12 +50,13 @@ def readme() -> Iterator[str]:
     behind = {title: ratio for title, ratio in peer.items() if ratio < 1}
     longer = {title: ratio for title, ratio in first.items() if ratio > 1}
     means = [geometric_mean([*ratios.values()]) for ratios in (xla, peer, first)]
-    yield (f"On an H200, over all {len(xla)} train steps and inferences on record that XLA ran, tf_stitch is "
-           f"**{means[0]:.2f} times as fast as XLA** in geometric mean (median {median(xla.values()):.2f}), and slower "
-           f"than XLA in {len(slower)}: {listed(slower)}. Over the {len(peer)} that PyTorch Inductor with CUDA graphs "
-           f"ran, it is {means[1]:.2f} times as fast, and slower in {len(behind)}: {listed(behind)}. First calls take "
-           f"{means[2]:.2f} of XLA's time in geometric mean, but longer than XLA's in {len(longer)}: "
+    yield (f"- **{means[0]:.2f} times as fast as XLA** in geometric mean over all {len(xla)} train steps and inferences "
+           f"that XLA ran (median {median(xla.values()):.2f}); slower in {len(slower)}: {listed(slower)}.")
+    yield (f"- {means[1]:.2f} times as fast as PyTorch Inductor with CUDA graphs over the {len(peer)} that it ran; slower "
+           f"in {len(behind)}: {listed(behind)}.")
+    yield (f"- First calls take {means[2]:.2f} of XLA's time in geometric mean; they are longer in {len(longer)}: "
            f"{listed(longer)}.")
+    yield f"- {_memory(found)}"
 
 
 def summary() -> Iterator[str]:
@@ -71,14 +72,17 @@ def summary() -> Iterator[str]:
     for gpu in GPUS:
         first = first_calls(networks(gpu))
         longer = {title: ratio for title, ratio in first.items() if ratio > 1}
-        peaks = [pair for each in networks(gpu) if (pair := each.peaks("xla"))]
         late = [short(titles()[each.network]) for each in networks(gpu) if not each.milliseconds("xla")]
         yield ""
-        above = sum(ours > 1.02 * theirs for ours, theirs in peaks)
-        yield (f"{gpu.upper()}: peak memory is more than 2% above XLA's in {above} of {len(peaks)} networks. First "
-               f"calls take {geometric_mean([*first.values()]):.2f} of XLA's time over {len(first)} networks (median "
-               f"{median(first.values()):.2f}); longer than XLA's: {listed(longer) or 'none'}. Without a time by XLA: "
-               f"{', '.join(late)}.")
+        yield (f"{gpu.upper()}: {_memory(networks(gpu))} First calls take {geometric_mean([*first.values()]):.2f} of "
+               f"XLA's time over {len(first)} networks (median {median(first.values()):.2f}); longer than XLA's: "
+               f"{listed(longer) or 'none'}. Without a time by XLA: {', '.join(late)}.")
+
+
+def _memory(found: Sequence[Comparison]) -> str:
+    peaks = [pair for each in found if (pair := each.peaks("xla"))]
+    above = sum(ours > 1.02 * theirs for ours, theirs in peaks)
+    return f"Peak memory is more than 2% above XLA's in {above} of {len(peaks)} networks."
 
 
 def _spread(ratios: dict[str, float]) -> list[str]:
