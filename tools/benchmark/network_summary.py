@@ -50,10 +50,10 @@ def readme() -> Iterator[str]:
     behind = {title: ratio for title, ratio in peer.items() if ratio < 1}
     longer = {title: ratio for title, ratio in first.items() if ratio > 1}
     means = [geometric_mean([*ratios.values()]) for ratios in (xla, peer, first)]
-    yield (f"- **{means[0]:.2f} times as fast as XLA** in geometric mean over all {len(xla)} train steps and inferences "
-           f"that XLA ran (median {median(xla.values()):.2f}); slower in {len(slower)}: {listed(slower)}.")
-    yield (f"- {means[1]:.2f} times as fast as PyTorch Inductor with CUDA graphs over the {len(peer)} that it ran; slower "
-           f"in {len(behind)}: {listed(behind)}.")
+    yield (f"- **{means[0]:.2f} times as fast as XLA** in geometric mean over all {len(xla)} train steps and "
+           f"inferences that XLA ran (median {median(xla.values()):.2f}); slower in {len(slower)}: {listed(slower)}.")
+    yield (f"- {means[1]:.2f} times as fast as PyTorch Inductor with CUDA graphs over the {len(peer)} that it ran; "
+           f"slower in {len(behind)}: {listed(behind)}.")
     yield (f"- First calls take {means[2]:.2f} of XLA's time in geometric mean; they are longer in {len(longer)}: "
            f"{listed(longer)}.")
     yield f"- {_memory(found)}"
