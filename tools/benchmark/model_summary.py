@@ -110,6 +110,6 @@ def openvino() -> Iterator[str]:
     default = [float(row["openvino_ms"]) / float(row["tf_stitch_ms"]) for row in found]
     plain = [float(row["openvino_f32_ms"]) / float(row["tf_stitch_ms"]) for row in found if row["openvino_f32_ms"]]
     yield (f"- On two CPU cores with bfloat16 instructions, inference reaches {geometric_mean(default):.2f} of the "
-           f"speed of Keras on OpenVINO in its default, bfloat16 ({min(default):.2f} to {max(default):.2f}, {len(default)} "
-           f"networks), and {geometric_mean(plain):.2f} of its speed in float32 ({min(plain):.2f} to "
+           f"speed of Keras on OpenVINO in its default, bfloat16 ({min(default):.2f} to {max(default):.2f}, "
+           f"{len(default)} networks), and {geometric_mean(plain):.2f} of its speed in float32 ({min(plain):.2f} to "
            f"{max(plain):.2f}, {len(plain)} networks).")
