@@ -22,6 +22,7 @@ WORDS = {
     r"\bg[ia]ves? way\b|\bgiving way\b": "falls back, becomes selects, is replaced",
     r"\bmend(s|ed|ing)?\b": "fix, repair",
     r"\bever after\b": "from then on",
+    r"(?:[.:;] |^)who (reads|stacks|needs|loads|shares|goes|draws|has|had|sets)\b": "what, or whoever",
     r"\bloops? for nobody\b": "a loop without a known trip count",
 }
 """Pattern -> what to say instead."""

@@ -251,7 +251,7 @@ class ScatterAttrs(Attrs):
         updates_first: whether a maximum is `update < element ? element : update`, not `element < update ? update :
             element`: what it is of NaN.
         row_axes: the number of a row counts those of this many axes, the first ones, in C order.
-        in_place: who reads what elements were before does so first, so that the result may lie there.
+        in_place: what reads what elements were before does so first, so that the result may lie there.
         rows_only: the result does lie there: who computes the updates may write them as its own results.
     """
 

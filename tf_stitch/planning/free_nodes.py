@@ -32,7 +32,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     Args:
         nodes: static nodes, operands first.
         attentions: what becomes a kernel each.
-        wanted: values that memory has to hold: who needs a kernel's value in such another form reads that.
+        wanted: values that memory has to hold: what needs a kernel's value in such another form reads that.
         libraries: whose calls compute large matmuls.
     """
     free: set[Node] = set()

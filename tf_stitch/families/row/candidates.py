@@ -1,4 +1,4 @@
-"""Templates of row kernels. What is varied: who shares a row (one thread, a few, a warp, a block, several blocks, a
+"""Templates of row kernels. What is varied: what shares a row (one thread, a few, a warp, a block, several blocks, a
 cluster of them), the threads of a block, the elements of an access and how many a thread makes, and what stays in
 memory of the block."""
 

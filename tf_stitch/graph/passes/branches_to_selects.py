@@ -174,7 +174,7 @@ class _Conversion:
 
     def _controls(self, node: ImportedNode) -> list[str]:
         """Names of what a node waits for, itself or for a handle; or for a predicate, if that comes after an update of
-        what the node reads or updates. Who reads a variable on a side waits for its updates alone."""
+        what the node reads or updates. What reads a variable on a side waits for its updates alone."""
         sides = self._branches.sides.get(node.name, ())
         through = [*node.control_inputs, *(p for p in map(producer_of, node.inputs) if p in self._skipped)]
         names = dict.fromkeys(w for name in through for w in self._skipped.get(name, [name]))
