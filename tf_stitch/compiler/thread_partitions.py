@@ -46,7 +46,7 @@ class Partition:
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """Of each kernel."""
+        """The threads of each kernel."""
         return tuple(kernel.program.threads for kernel in self.kernels)
 
 

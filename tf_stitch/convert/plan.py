@@ -64,7 +64,7 @@ class Plan:
         return [own for rewriting in self.rewritings for own in rewriting.fallbacks]
 
     def digests(self) -> list[str]:
-        """Of the nodes of each region."""
+        """Digests of the nodes of each region."""
         return [hashlib.sha256(own).hexdigest() for own in self.fallbacks]
 
 

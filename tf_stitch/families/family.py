@@ -61,7 +61,7 @@ class Request:
 
 
 def no_candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
-    """Of a family with one tiling."""
+    """No candidates, for a family with one tiling."""
     return iter(())
 
 
@@ -88,7 +88,7 @@ class Tilings:
 
 
 def by_threads(blocks: Tilings, tasks: Tilings) -> Callable[[KernelSchedule], Tilings]:
-    """Those of blocks of threads, and those of tasks of one thread."""
+    """The tilings of a schedule: `blocks` of threads, or `tasks` of one thread."""
     return lambda schedule: blocks if schedule.in_blocks else tasks
 
 
@@ -163,5 +163,5 @@ def whole_rows(schedule: KernelSchedule, threads: int) -> None:
 
 
 def fixed(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:
-    """Of a family with one tiling and nothing to refuse."""
+    """The schedule of a family with one tiling and nothing to refuse."""
     return schedule

@@ -105,7 +105,7 @@ def sharers_of(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) ->
 
 
 def tiling_of(shape: MatmulShape, tile: tuple[int, int], sharers: int, device: DeviceSpec) -> MatmulTiling:
-    """That of a tile whose terms this many blocks share."""
+    """The tiling of a tile whose terms this many blocks share."""
     few = _few(shape)
     if tile not in few and by_warpgroups(shape, device):
         return warpgroup_tiling(shape, tile, device)

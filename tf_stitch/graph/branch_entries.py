@@ -21,7 +21,7 @@ _LOWERED = re.compile(r"(/Switch|/(switch_pred|branch_index)/_\d+)$")
 
 
 def branch_entries(graph_def: GraphDef, branches: Branches) -> tuple[BranchEntry, ...]:
-    """Of each predicate of a graph one entry, in the graph's order, and of each op that calls functions."""
+    """An entry for each predicate of a graph, in the graph's order, and for each op that calls functions."""
     found, names = [], {node.name for node in graph_def.node}
     for predicate, switch in _first_switches(graph_def).items():
         reason = branches.stay.get(predicate)

@@ -53,7 +53,7 @@ class Branches:
 
     @property
     def predicates(self) -> Set[str]:
-        """Of branches that become selects."""
+        """Predicates of branches that become selects."""
         return self.for_nothing.keys()
 
 

@@ -63,12 +63,12 @@ class Shape:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The threads of a block."""
         return prod(self.block)
 
     @property
     def blocks(self) -> int:
-        """Of the grid."""
+        """The blocks of the grid."""
         return prod(self.grid)
 
 

@@ -100,7 +100,7 @@ class AttentionTiling:
         return shape.causal is not None and self.key_warps == 1
 
     def tiles(self, shape: AttentionShape) -> float:
-        """Of keys that a block takes, on average."""
+        """Tiles of keys that a block takes, on average."""
         tiles = ceil_div(shape.keys, self.tile)
         if shape.causal is None or not self.skips(shape):
             return tiles
@@ -144,7 +144,7 @@ class SingleQueryTiling:
 
     @property
     def groups(self) -> int:
-        """Of threads that share a row."""
+        """Groups of threads that share a row."""
         return self.threads // self.lanes
 
     @property

@@ -30,7 +30,7 @@ LONGEST = CHAIN ** 4
 
 @dataclass(frozen=True)
 class Chain:
-    """Of a sum: the additions that its worst term passes, and how many terms it has."""
+    """The chain of a sum: the additions that its worst term passes, and how many terms it has."""
 
     depth: int = 0
     terms: int = 1
@@ -75,7 +75,7 @@ class _Effect:
                        depth=self.depth + self.additions * max(turns - 1, 0) + across)
 
     def beside(self, other: _Effect) -> _Effect:
-        """Of two branches."""
+        """The effect of two branches."""
         return _Effect(self.kept or other.kept, max(self.additions, other.additions), max(self.depth, other.depth),
                        max(self.terms, other.terms), self.along | other.along)
 

@@ -271,7 +271,7 @@ class OpLibrary:
         return str(self._library.tfs_load_cudnn("\n".join(files).encode()).decode(errors="replace"))
 
     def cudnn_version(self) -> int:
-        """Of the cuDNN that is loaded, as 91900 for 9.19; 0: none is."""
+        """The version of the cuDNN that is loaded, as 91900 for 9.19; 0: none is."""
         return int(self._library.tfs_cudnn_version())
 
     def try_calls(self, device: int, words: Sequence[int]) -> str:

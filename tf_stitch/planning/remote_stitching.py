@@ -55,7 +55,7 @@ def saved_us(profile: DeviceProfile) -> float:
 
 
 def profile_of(place: tuple[object, ...] | None, profiles: Profiles) -> DeviceProfile:
-    """Of the device that a place names."""
+    """The profile of the device that a place names."""
     return profiles["GPU" if place is not None and "GPU" in str(place[0]) else "CPU"]
 
 

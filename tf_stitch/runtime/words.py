@@ -37,7 +37,7 @@ class Field(ABC):
     @property
     @abstractmethod
     def cpp_type(self) -> str:
-        """Of the member."""
+        """The C++ type of the member."""
 
     @abstractmethod
     def cpp_read(self, what: str) -> str:

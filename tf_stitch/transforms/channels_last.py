@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ChannelsLast:
-    """Of graphs with convolutions."""
+    """Computes graphs with convolutions with channels last."""
 
     name: str = "channels_last"
 

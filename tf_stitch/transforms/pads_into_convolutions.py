@@ -21,7 +21,7 @@ Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class PadsIntoConvolutions:
-    """Of those that transforms/whole_dilated_convolutions.py makes: strides of 1, and nothing padded yet."""
+    """Moves padding into convolutions of transforms/whole_dilated_convolutions.py: strides of 1, nothing padded yet."""
 
     name: str = "pads_into_convolutions"
 

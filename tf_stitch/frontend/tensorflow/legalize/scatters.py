@@ -84,7 +84,7 @@ def _segments(ctx: NodeContext, combine: Combine, first: float) -> Node:
 
 @legalize("Bincount")
 def bincount(ctx: NodeContext) -> Node:
-    """Of all elements, whatever their axes."""
+    """Counts all elements, whatever their axes."""
     return _counts(ctx, (), Combine.SUM)
 
 
