@@ -67,6 +67,15 @@ def test_comments_and_docstrings() -> None:
             if (turns := [turn for prose in prose_of_source(path.read_text()) for turn in found(prose)])} == {}
 
 
+def test_docstrings_begin_with_what_there_is() -> None:
+    """"The threads of a block", not "Of a block": the name above is not part of the sentence."""
+    beginnings = {f"{path.relative_to(ROOT)}: {node.name}" for path in SOURCES
+                  for node in ast.walk(ast.parse(path.read_text()))
+                  if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+                  and (ast.get_docstring(node) or "").startswith(("Of ", "That of ", "Those "))}
+    assert beginnings == set()
+
+
 def test_a_turn_is_found_over_lines_and_not_in_code() -> None:
     assert len(found("made\n    anew by so\nmany threads")) == 2
     assert found(prose_of_page("```\n0 gave way\n```\n`anew`, \"mended\"")) == []

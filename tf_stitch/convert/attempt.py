@@ -69,7 +69,7 @@ class Trials:
     def best(self) -> Attempt:
         """The attempt with the scope that is asked for; with "auto" on a CPU the faster of two scopes.
 
-        Whether regions should hold small matmuls or all depends on what lies between them, the library, and the processors."""
+        Which is faster depends on what lies between matmuls, the library, and the processors."""
         options, task = self.options, self.task
         if options.scope != AUTO or not options.measure or any(target.on_gpu for target in task.targets):
             return self._attempt(options.scope)

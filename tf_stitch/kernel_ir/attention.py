@@ -185,8 +185,8 @@ def shared_tiles(columns: tuple[int, int], dtype: DType) -> SharedTiles:
 
 
 def shared_words(keys: int, columns: tuple[int, int], dtype: DType, tiling: AttentionTiling | SingleQueryTiling) -> int:
-    """Of a block: one stage of k and v, two if there are more tiles; later the results of all warps, and two numbers of
-    each row. Of one query: the results of all groups."""
+    """Shared words of a block: a stage of k and v, two if there are more tiles; later the results of all warps, and two
+    numbers of each row. For one query: the results of all groups."""
     if isinstance(tiling, SingleQueryTiling):
         return tiling.groups * (columns[1] + 2)
     tiles = shared_tiles(columns, dtype)

@@ -53,7 +53,7 @@ class _Sides:
 
     @property
     def more(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of images [n, *image, c], beside what both sides have."""
+        """Padding of images [n, *image, c] beyond what both sides have."""
         before, behind = (tuple(s - p for s, p in zip(side, self.both, strict=True)) for side in (self.low, self.high))
         return (0, *before, 0), (0, *behind, 0)
 
