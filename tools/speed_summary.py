@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
     "decoding": model_summary.decoding,
     "subgraphs": model_summary.subgraphs,
     "frameworks": model_summary.frameworks,
-    "openvino": model_summary.openvino,
+    "on-cpus": model_summary.on_cpus,
 }
 
 

@@ -13,8 +13,8 @@ MODEL_FILES = ("h200_recommenders", "h100_recommenders", "h100_recurrent", "h200
                "cpu_recommenders")  # fmt: skip
 """Of `tools.benchmark`, beside the papers' rows, which tools.tables prints."""
 FRAMEWORKS = {"tensorflow_ms": "TensorFlow", "xla_ms": "XLA", "tf_stitch_ms": "tf_stitch",
-              "keras_jax_ms": "Keras on JAX", "openvino_f32_ms": "Keras on OpenVINO, float32",
-              "openvino_ms": "the same, its default"}  # fmt: skip
+              "keras_jax_ms": "Keras on JAX", "openvino_f32_ms": "Keras on OpenVINO in float32",
+              "openvino_ms": "Keras on OpenVINO by default, in bfloat16"}  # fmt: skip
 
 
 Key = tuple[str, str, str, str]
@@ -104,12 +104,11 @@ def frameworks() -> Iterator[str]:
     yield from table(("device", "what", *FRAMEWORKS.values()), rows)
 
 
-def openvino() -> Iterator[str]:
-    """The front page's sentence about CPUs."""
-    found = [row for row in read_csv("frameworks.csv") if row["openvino_ms"]]
-    default = [float(row["openvino_ms"]) / float(row["tf_stitch_ms"]) for row in found]
-    plain = [float(row["openvino_f32_ms"]) / float(row["tf_stitch_ms"]) for row in found if row["openvino_f32_ms"]]
-    yield (f"- On two CPU cores with bfloat16 instructions, inference reaches {geometric_mean(default):.2f} of the "
-           f"speed of Keras on OpenVINO in its default, bfloat16 ({min(default):.2f} to {max(default):.2f}, "
-           f"{len(default)} networks), and {geometric_mean(plain):.2f} of its speed in float32 ({min(plain):.2f} to "
-           f"{max(plain):.2f}, {len(plain)} networks).")
+def on_cpus() -> Iterator[str]:
+    """The front page's lines about CPUs."""
+    rows = [row for row in read_csv("frameworks.csv") if "CPU" in row["device"]]
+    for column, name in FRAMEWORKS.items():
+        ratios = [float(row[column]) / float(row["tf_stitch_ms"]) for row in rows if row[column]]
+        if column != "tf_stitch_ms":
+            yield (f"- {geometric_mean(ratios):.2f} times as fast as {name} ({min(ratios):.2f} to {max(ratios):.2f}, "
+                   f"{len(ratios)} networks)")

@@ -57,6 +57,10 @@ def readme() -> Iterator[str]:
     yield (f"- First calls take {means[2]:.2f} of XLA's time in geometric mean; they are longer in {len(longer)}: "
            f"{listed(longer)}.")
     yield f"- {_memory(found)}"
+    plain = speedups(networks("h100", "tensorflow"), "tensorflow")
+    least = next(iter(plain))
+    yield (f"- On an H100, {geometric_mean([*plain.values()]):.1f} times as fast as TensorFlow without XLA over "
+           f"{len(plain)} networks; least {listed({least: plain[least]})}.")
 
 
 def summary() -> Iterator[str]:
