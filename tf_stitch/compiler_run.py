@@ -52,7 +52,7 @@ def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[st
 
 def refuses_the_source(run: subprocess.CompletedProcess[str]) -> bool:
     """Whether a compiler, a linker or a loader failed for what it was given, so that it would again. All else may pass:
-    it was killed, or lacked memory, processes, files or a place for them; nobody knows all words for that."""
+    it was killed, or lacked memory, processes, files or a place for them; there is no list of all words for that."""
     errors = [said[1] for said in _ERROR_IN_A_SOURCE.finditer(run.stderr)
               if not any(said[1].endswith(text) for text in _OF_THE_SYSTEM)]
     return run.returncode > 0 and bool(errors or _OF_THE_LINKER.search(run.stderr))

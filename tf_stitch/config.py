@@ -16,7 +16,7 @@ from tf_stitch.schedule.templates import Template, parse_template
 @dataclass(frozen=True)
 class Fuel:
     """How much may be stitched: the first `patterns` patterns, ops of all others each in a kernel of its own. With
-    `regions` those of the region after so many; nothing of the later ones, and of it neither if `patterns` is None."""
+    `regions` those of the region after these; nothing of the later ones, and of it neither if `patterns` is None."""
 
     regions: int | None
     patterns: int | None = None

@@ -119,7 +119,7 @@ def interrupt(everything: bool = True) -> None:
 
 
 def interrupt_all(patience: float = PATIENCE) -> None:
-    """Interrupts all work under way and waits for its end, so many seconds at most."""
+    """Interrupts all work under way and waits for its end, this many seconds at most."""
     _interrupt_while(lambda: True, patience, everything=True)
 
 

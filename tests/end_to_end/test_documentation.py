@@ -12,8 +12,8 @@ from tests.end_to_end.conftest import ROOT
 from tf_stitch import errors
 from tf_stitch.config import VARIABLES, StitchConfig
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")),
-             ROOT / "benchmarks" / "README.md"]  # fmt: skip
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")),
+             *(ROOT / "benchmarks" / name for name in ("README.md", "networks.md", "models.md"))]  # fmt: skip
 
 SOURCES = [str(path.relative_to(ROOT)) for top in ("tf_stitch", "tests", "tools", "models", "pyproject.toml")
            for path in ([ROOT / top] if (ROOT / top).is_file() else (ROOT / top).rglob("*.*"))]

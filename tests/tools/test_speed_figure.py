@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
-from tools.speed_figure import BENCHMARKS, draw, speedups
+from tools.benchmark.network_rows import BENCHMARKS
+from tools.benchmark.network_summary import networks, short, speedups
+from tools.speed_figure import NAMED, draw
 
 
-def rows() -> list[dict[str, str]]:
-    with (BENCHMARKS / "known_models.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_a_backend_that_was_not_measured_has_no_bar() -> None:
-    found = speedups({"tensorflow_ms": "6", "xla_ms": "3", "tf_stitch_ms": "2", "inductor_ms": ""})
-    assert found == {"xla_ms": 2.0, "tf_stitch_ms": 3.0}
-
-
-def test_every_model_is_in_the_committed_figure(tmp_path: Path) -> None:
-    draw(rows(), tmp_path / "figure.svg")
-    drawn, committed = ((folder / name).read_text() for folder, name in
-                        ((tmp_path, "figure.svg"), (BENCHMARKS / "figures", "known_models.svg")))  # fmt: skip
-    for row in rows():
-        speed = f"{speedups(row)['tf_stitch_ms']:.1f}"
-        for text in (drawn, committed):
-            assert f"{row['model']}, {row['mode']}" in text
-            assert f">{speed}<" in text
+def test_the_committed_figure_has_a_bar_for_every_network(tmp_path: Path) -> None:
+    ratios = speedups(networks("h200"), "xla")
+    draw(ratios, tmp_path / "figure.svg")
+    titles = list(ratios)
+    for file in (tmp_path / "figure.svg", BENCHMARKS / "figures" / "networks_h200.svg"):
+        text = file.read_text()
+        assert text.count('id="network') == len(ratios), "run python -m tools.speed_figure"
+        for title in (*titles[:NAMED], *titles[-NAMED:]):
+            assert f">{short(title)} {ratios[title]:.2f}<" in text

@@ -109,7 +109,7 @@ class CooperativeFuser:
         return work
 
     def _fit(self, kernel: LoweredKernel, threads: int) -> LoweredKernel:
-        """The kernel as a group: in blocks of so many threads, which make as many accesses as fill the device."""
+        """The kernel as a group: in blocks of this many threads, which make as many accesses as fill the device."""
         schedule = with_threads(kernel.schedule, threads)
         if schedule.mapping.grid >= IN_FLIGHT * self._device.processors:
             schedule = with_items(schedule, IN_FLIGHT)

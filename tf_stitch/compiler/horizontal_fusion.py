@@ -34,7 +34,7 @@ Numbers: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Launches:
-    """Those of a region that hold one kernel each.
+    """Launches of a region that hold one kernel each.
 
     Args:
         works, rounds: kernels and library calls, and the round of each; those of one need nothing of each other.
@@ -67,7 +67,7 @@ class Launches:
         return sha256(" ".join(self._names[i][0] for i in numbers).encode()).hexdigest()[:32]
 
     def templates(self, numbers: Numbers) -> tuple[str, ...]:
-        """Those of the kernels."""
+        """The templates of the kernels."""
         return tuple(self._names[i][1] for i in numbers)
 
     @cached_property

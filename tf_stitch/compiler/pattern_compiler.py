@@ -167,7 +167,7 @@ def _with_outputs(kernel: LoweredKernel, outputs_before: dict[Node, Node]) -> Lo
 
 def _require_short_chains(nodes: Sequence[Node]) -> None:
     """Raises ScheduleError for matmuls whose operands come of matmuls, where that multiplies: each term computes what
-    it takes anew, and the kernel of an unrolled loop would grow with a power of its steps."""
+    it takes again, and the kernel of an unrolled loop would grow with a power of its steps."""
     copies: dict[Node, int] = {}
     for node in nodes:
         copies[node] = max((copies.get(o, 1) for o in node.operands), default=1)

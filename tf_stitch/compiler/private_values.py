@@ -1,4 +1,4 @@
-"""Values that the kernels of a plan compute anew instead of reading what another kernel wrote.
+"""Values that the kernels of a plan compute again instead of reading what another kernel wrote.
 
 A batch normalization reads its argument once for sums and once more to scale it, and so does its gradient. No kernel
 spans both, for the sums are of everything. But where the argument is a convolution's result and a bias, that result

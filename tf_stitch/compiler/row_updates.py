@@ -1,6 +1,6 @@
 """Rows of tensors that are updated in place are written by the kernels that compute them.
 
-A scatter in place is a kernel of its own at first, for nobody knows yet whether its result can lie where the old value
+A scatter in place is a kernel of its own at first: it is not known yet whether its result can lie where the old value
 does; if not, it has to copy that, and all threads wait in between. When buffers are placed, that is known. What a
 scatter is left with is a launch for a few rows that another kernel has just computed.
 """

@@ -1,4 +1,4 @@
-"""Kernels that a region needs for other sizes than those it was compiled for, without compiling it anew.
+"""Kernels that a region needs for other sizes than those it was compiled for, without compiling it again.
 
 Where sizes change, passes, plan and buffers are the same for many of them (`sized_plans.Decisions`); schedules are not.
 So each pattern, one of those of equal structure, gets the other sizes and is scheduled, lowered and rendered again,

@@ -75,7 +75,7 @@ class _Known:
 
 
 class SizedPlans:
-    """Of a region. Sizes that are alike give the same graph and plan, in terms of sizes: where two have, it is taken
+    """A region's plans. Similar sizes give the same graph and plan, in terms of sizes: where two have, it is taken
     for a third, whose types are checked. Thread-safe."""
 
     def __init__(self) -> None:

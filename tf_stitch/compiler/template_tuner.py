@@ -24,7 +24,7 @@ MOST_TRIED = 32
 BATCH = 8
 """Kernels that are built and timed together; whether to go on is asked between batches."""
 ROUNDS = 5
-"""Times that the default and the best are timed in turns before the default gives way."""
+"""Times that the default and the best are timed in turns before the default is replaced."""
 
 T = TypeVar("T")
 TimePrograms: TypeAlias = Callable[[Sequence[Program]], list[float]]

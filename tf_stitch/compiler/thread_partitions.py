@@ -46,7 +46,7 @@ class Partition:
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """Of each kernel."""
+        """The threads of each kernel."""
         return tuple(kernel.program.threads for kernel in self.kernels)
 
 
@@ -77,7 +77,7 @@ def partitions(kernels: Kernels, device: DeviceSpec) -> Iterator[Partition]:
 
 
 def partition_of(kernels: Kernels, threads: Sequence[int], resident: int, device: DeviceSpec) -> Partition | None:
-    """The partition of so many threads; None where there is none."""
+    """The partition of this many threads; None where there is none."""
     if len(threads) != len(kernels) or any(n % STEP or not 0 < n < MAX_THREADS for n in threads):
         return None
     free = _partition([_resized(*one) for one in zip(kernels, threads, strict=True)], device)
@@ -103,7 +103,7 @@ def _partition(kernels: Sequence[LoweredKernel | None], device: DeviceSpec) -> P
 
 
 def _resized(kernel: LoweredKernel, threads: int) -> LoweredKernel | None:
-    """The kernel in blocks of so many threads; None if it has none, or if more than its pattern decided about it: what
+    """The kernel in blocks of as many threads; None if it has none, or if more than its pattern decided about it: what
     it writes over, and what it reads in the place of a matmul's operands."""
     if threads == kernel.program.threads:
         return kernel

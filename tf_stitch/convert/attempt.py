@@ -45,7 +45,7 @@ class Attempt:
 
     @property
     def time(self) -> float:
-        """Of calls, relative to the original's: geometric mean over signatures."""
+        """The time of calls, relative to the original's: geometric mean over signatures."""
         logs = [math.log(min(time, SLOWER)) for time in self.times.values()]
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
@@ -67,9 +67,9 @@ class Trials:
     progress: Progress
 
     def best(self) -> Attempt:
-        """Of the scope that is asked for; of "auto" on a CPU the faster one: with small matmuls in regions or with all.
+        """The attempt with the scope that is asked for; with "auto" on a CPU the faster of two scopes.
 
-        Which matmuls are better off in a region depends on what lies between them, the library, and the processors."""
+        Which is faster depends on what lies between matmuls, the library, and the processors."""
         options, task = self.options, self.task
         if options.scope != AUTO or not options.measure or any(target.on_gpu for target in task.targets):
             return self._attempt(options.scope)

@@ -23,7 +23,7 @@ def bounds(tf32: bool) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one output.
+    """The difference of one output.
 
     Attributes:
         worst: largest difference, relative as BOUNDS says; infinite where shapes, types or what is not finite differ.

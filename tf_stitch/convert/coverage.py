@@ -53,7 +53,7 @@ class Coverage:
 
 
 def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Coverage:
-    """Of all functions that are rewritten."""
+    """The coverage of all functions that are rewritten."""
     first: dict[int, tuple[int, int]] = {}
     for target in kernels[:1]:
         for (region, _), built in target.built.items():

@@ -65,7 +65,7 @@ class Body:
 
     @property
     def name(self) -> str:
-        """Of the function; "graph" for that of TensorFlow 1."""
+        """The function's name; "graph" for that of TensorFlow 1."""
         return "graph" if self.source is None else self.source.signature.name
 
 

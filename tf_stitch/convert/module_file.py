@@ -120,7 +120,7 @@ class Module:
         return front + b"".join(padded)
 
     def hashes(self) -> list[Mapping[str, int | str]]:
-        """Of each blob bytes and SHA-256, for the manifest."""
+        """Bytes and SHA-256 of each blob, for the manifest."""
         return [{"bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()} for blob in self._blobs]
 
 
@@ -131,6 +131,6 @@ def _text(text: str) -> Sequence[int]:
 
 
 def ir_hashes(regions: Sequence[RegionGraph]) -> list[dict[str, str]]:
-    """Of each region its last node's name, and the SHA-256 of its tensor IR, for the manifest."""
+    """The last node's name of each region, and the SHA-256 of its tensor IR, for the manifest."""
     return [{"region": region.members[-1],
              "ir_sha256": hashlib.sha256(anonymous_text(region.graph).encode()).hexdigest()} for region in regions]

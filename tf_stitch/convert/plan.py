@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def places(self) -> list[tuple[Rewriting, int]]:
-        """Of each region its function, and its place there; regions are numbered by theirs here."""
+        """The function of each region, and its place there; regions are numbered by theirs here."""
         return [(r, i) for r in self.rewritings for i in range(len(r.regions))]
 
     @property
@@ -64,7 +64,7 @@ class Plan:
         return [own for rewriting in self.rewritings for own in rewriting.fallbacks]
 
     def digests(self) -> list[str]:
-        """Of the nodes of each region."""
+        """Digests of the nodes of each region."""
         return [hashlib.sha256(own).hexdigest() for own in self.fallbacks]
 
 

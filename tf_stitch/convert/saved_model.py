@@ -65,7 +65,7 @@ class Model:
 
     @property
     def tags(self) -> list[str]:
-        """Of `meta`."""
+        """The tags of `meta`."""
         return list(self.meta.meta_info_def.tags)
 
     def signatures(self) -> dict[str, Signature]:

@@ -36,7 +36,7 @@ class Asked:
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Dims]:
-    """Of --input_shapes, `input=dimension,...` each.
+    """Reads --input_shapes, `input=dimension,...` each.
 
     Raises:
         ConvertFlagError: one is none.
@@ -53,7 +53,7 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Dims]:
 
 
 def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Of --input_ranges, `name=low:high` each.
+    """Reads --input_ranges, `name=low:high` each.
 
     Raises:
         ConvertFlagError: one is none.

@@ -73,7 +73,7 @@ class _Stored:
             return None
 
     def _write(self, data: object) -> None:
-        """A full disk is no error: it is found anew."""
+        """A full disk is no error: it is found again."""
         with suppress(BuildError):
             self._cache.put(self._key, _SUFFIX, json.dumps(data).encode())
 

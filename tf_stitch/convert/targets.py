@@ -60,7 +60,7 @@ class BuildTarget:
 
 
 def parse_targets(names: Sequence[str], cache_dir: Path) -> list[BuildTarget]:
-    """Of --target.
+    """Reads --target.
 
     Raises:
         ConvertFlagError: one is none.

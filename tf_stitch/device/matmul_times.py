@@ -29,12 +29,12 @@ class MatmulTimes:
 
     @property
     def most_rows(self) -> int:
-        """Of the measured matmuls."""
+        """The most rows of a measured matmul."""
         return self.axes[1][-1]
 
     @property
     def most_terms(self) -> int:
-        """Of the measured matmuls."""
+        """The most terms of a measured matmul."""
         return self.axes[2][-1]
 
     def at(self, sizes: Sizes) -> float:

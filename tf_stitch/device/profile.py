@@ -38,7 +38,7 @@ class DeviceProfile:
             holds: the rest of a step ran since it was called last).
         op_us: one more op of ours in a chain of them in TensorFlow's executor, its launch included.
         handover_us: CPU: handing a loop to the worker threads and waiting for them. 0 on a GPU.
-        reduction: threads -> microseconds of a reduction over so many, its barriers included. GPU only.
+        reduction: threads -> microseconds of a reduction over this many, its barriers included. GPU only.
         bandwidth: bytes that a kernel moves -> 10^9 bytes a second it reads and writes (CPU: of one core). The kernel
             is repeated over the same memory: what fits a cache comes from there.
         all_cores: CPU: factor that all cores together gain over one where memory is the limit.
@@ -96,7 +96,7 @@ class DeviceProfile:
         return table.get(op) or table["add"] / max(cost, 1)
 
     def matmul_us(self, dtype: str, sizes: Sizes, row_bytes: int = MOST_ROW_BYTES) -> float | None:
-        """Microseconds of `batch` matmuls [m, k] x [k, n]; None if none of that element type, or on a GPU of so many
+        """Microseconds of `batch` matmuls [m, k] x [k, n]; None if none of that element type, or on a GPU of this many
         rows, were measured. bfloat16 takes as long as float16 unless it was measured by itself.
 
         Args:

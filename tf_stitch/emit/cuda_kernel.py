@@ -45,7 +45,7 @@ _FAST_EXP = "  const auto& tfs_expf = tfs_exp_fast;"
 
 
 def needs_wide_indices(largest: int, threads: int) -> bool:
-    """Whether indices have 64 bits: none is larger than that, in so many threads, with up to 16 elements each."""
+    """Whether indices have 64 bits: none is larger than that, in this many threads, with up to 16 elements each."""
     return largest >= 1 << 31 or threads * 16 >= 1 << 31
 
 

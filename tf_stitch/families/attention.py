@@ -125,7 +125,7 @@ def even_tiles(columns: int, many: int, few: int) -> bool:
 
 
 def require_matmuls(dtype: DType, columns: Sequence[int], device: DeviceSpec) -> None:
-    """Raises ScheduleError unless tensor cores multiply rows of so many elements."""
+    """Raises ScheduleError unless tensor cores multiply rows of this many elements."""
     require(device.tensor_cores and device.async_copies, "no tensor cores for it")
     require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"matmuls of {dtype.value}")
     unit = 8 if dtype is DType.F32 else 16
@@ -226,7 +226,7 @@ def _result_rows(attention: Attention) -> Rows:
 
 
 def as_rows(dims: tuple[int, ...], strides: tuple[int, ...] | list[int], offset: int) -> Rows:
-    """Rows of matrices of these dimensions, with so many elements between neighbours along each axis."""
+    """Rows of matrices of these dimensions, with this many elements between neighbours along each axis."""
     *leading, row, _ = strides
     return Rows(even_stride(dims[:-3], leading[:-1]), leading[-1] if leading else 0, row, offset)
 

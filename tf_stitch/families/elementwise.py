@@ -43,7 +43,7 @@ CHUNKS = tuple(1 << n for n in range(9, 18))
 """Elements of a CPU task that templates try."""
 GPU_THREADS = 256
 BUSY = 4
-"""One in so many processors has to have a block before a thread takes more than one element."""
+"""One in this many processors has to have a block before a thread takes more than one element."""
 ARRAY_REGISTERS = 224
 """Registers of a thread's vectors: of the zoo's kernels all with more spilled, and none with less."""
 

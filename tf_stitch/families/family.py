@@ -61,7 +61,7 @@ class Request:
 
 
 def no_candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
-    """Of a family with one tiling."""
+    """No candidates, for a family with one tiling."""
     return iter(())
 
 
@@ -88,7 +88,7 @@ class Tilings:
 
 
 def by_threads(blocks: Tilings, tasks: Tilings) -> Callable[[KernelSchedule], Tilings]:
-    """Those of blocks of threads, and those of tasks of one thread."""
+    """The tilings of a schedule: `blocks` of threads, or `tasks` of one thread."""
     return lambda schedule: blocks if schedule.in_blocks else tasks
 
 
@@ -111,9 +111,9 @@ class KernelFamily:
         matmuls: it takes patterns with matmuls, and none without.
         in_place: one thread writes an element, after every thread that needs it has read it, at one index.
         along: the dimension of a domain whose size decides how many threads take it, if one does.
-        with_threads: the mapping with blocks of so many threads, whole warps, or ScheduleError. With it a kernel can be
+        with_threads: the mapping with blocks of as many threads, whole warps, or ScheduleError. With it a kernel can be
             fused with others behind grid barriers, or share blocks.
-        with_items: the schedule with threads that make so many accesses each, under way together.
+        with_items: the schedule with threads that make this many accesses each, under way together.
     """
 
     name: str
@@ -163,5 +163,5 @@ def whole_rows(schedule: KernelSchedule, threads: int) -> None:
 
 
 def fixed(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:
-    """Of a family with one tiling and nothing to refuse."""
+    """The schedule of a family with one tiling and nothing to refuse."""
     return schedule

@@ -46,7 +46,7 @@ FEW_ROWS: Tiles = {
 """Of matmuls with few results (see `leaves_idle`): each warp, or two of them, brings terms of its own from memory and
 waits for no other, so that a block has most of what it reads under way at once. The last four are for three gates."""
 MOST_ROWS, MOST_RESULTS = 128, 1 << 15
-"""With so many rows a library's tiles leave processors of a GPU idle, unless columns are many; and with so few results,
+"""With as many rows a library's tiles leave processors of a GPU idle, unless columns are many; and with so few results,
 of which two of its tiles of 128 x 128 have all."""
 STAGES, COMPUTED_STAGES, MOST_STAGES = 4, 3, 8
 """Of operands in shared memory; where one is computed, which is under way in registers, too; and where warps have terms
@@ -63,7 +63,7 @@ BLOCK_US = 1.0
 
 
 def leaves_idle(matrices: int, rows: int, columns: int) -> bool:
-    """Whether a library's tiles of matmuls with so many results leave most processors idle."""
+    """Whether a library's tiles of matmuls with this many results leave most processors idle."""
     return rows <= MOST_ROWS or matrices * rows * columns <= MOST_RESULTS
 
 
@@ -92,7 +92,7 @@ def tilings_of(shape: MatmulShape, device: DeviceSpec) -> list[MatmulTiling]:
 
 
 def suits(columns: int, shape: MatmulShape) -> bool:
-    """Whether a tile of so many columns has whole vectors of each gate."""
+    """Whether a tile of this many columns has whole vectors of each gate."""
     beside = 1 if shape.b.along_terms else shape.b.vector
     return shape.gates == 1 or columns % (shape.gates * math.lcm(shape.vector, beside)) == 0
 
@@ -105,7 +105,7 @@ def sharers_of(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) ->
 
 
 def tiling_of(shape: MatmulShape, tile: tuple[int, int], sharers: int, device: DeviceSpec) -> MatmulTiling:
-    """That of a tile whose terms so many blocks share."""
+    """The tiling of a tile whose terms this many blocks share."""
     few = _few(shape)
     if tile not in few and by_warpgroups(shape, device):
         return warpgroup_tiling(shape, tile, device)

@@ -47,7 +47,7 @@ def by_warpgroups(shape: MatmulShape, device: DeviceSpec) -> bool:
 
 
 def warpgroup_tiling(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> MatmulTiling:
-    """That of a tile, in pairs if it can be."""
+    """The tiling of a tile, in pairs if possible."""
     rows, columns = tile
     stages = STAGES if rows + columns > STAGES * GROUP_ROWS else FEWER_STAGES
     alone = MatmulTiling(rows, columns, LINE_BYTES // WORD, WARPGROUP * rows // GROUP_ROWS, 1, stages, device.warp,

@@ -29,9 +29,9 @@ NAME = "window_sums"
 TOGETHER = 4
 """Windows of a row that are summed together."""
 MOST_TOGETHER = 7
-"""Up to so many windows of a row are one group without a loop."""
+"""Up to this many windows of a row are one group without a loop."""
 MOST_TERMS = 160
-"""Of a group of windows: up to so many are written one after the other, and no sum leaves its register. More are
+"""Of a group of windows: up to this many are written one after the other, and no sum leaves its register. More are
 written row by row of the windows, and sums wait in an array in between."""
 CHANNELS = 512
 """Of a group's array."""

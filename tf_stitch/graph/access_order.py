@@ -167,7 +167,7 @@ class _Check:
                               "same variable", SourceLoc(name, access.node.op))
 
     def _loop_mates(self, name: str, wanted: int) -> int:
-        """Of these accesses those that also follow the one of a name: they are in one loop."""
+        """Those of these accesses that also follow the one of a name: they are in one loop."""
         own = self._before.own[name]
         return sum(1 << i for i in bits(wanted) if self._before.ever[self._accesses[i].node.name] & own)
 

@@ -48,7 +48,7 @@ class Resources:
         self._parents: dict[str, str] = {}
 
     def accesses(self, *graphs: GraphDef) -> list[list[Access]]:
-        """Of each graph, its accesses. Sees all graphs first: a resource is what it may be in any of them."""
+        """The accesses of each graph. Sees all graphs first: a resource is what it may be in any of them."""
         found = [[(node, self._given(node)) for node in graph.node] for graph in graphs]
         return [[Access(node, resource, node.op not in _READS) for node, given in nodes if given
                  for resource in dict.fromkeys(map(self._resource, given))] for nodes in found]

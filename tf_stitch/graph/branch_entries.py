@@ -21,7 +21,7 @@ _LOWERED = re.compile(r"(/Switch|/(switch_pred|branch_index)/_\d+)$")
 
 
 def branch_entries(graph_def: GraphDef, branches: Branches) -> tuple[BranchEntry, ...]:
-    """Of each predicate of a graph one entry, in the graph's order, and of each op that calls functions."""
+    """An entry for each predicate of a graph, in the graph's order, and for each op that calls functions."""
     found, names = [], {node.name for node in graph_def.node}
     for predicate, switch in _first_switches(graph_def).items():
         reason = branches.stay.get(predicate)
@@ -33,7 +33,7 @@ def branch_entries(graph_def: GraphDef, branches: Branches) -> tuple[BranchEntry
 
 
 def entries_without_import(graph_def: GraphDef, device_type: str) -> tuple[BranchEntry, ...]:
-    """The same for a graph of which no branch may give way, without a look into it."""
+    """The same for a graph of which no branch may become selects, without a look into it."""
     names = {node.name for node in graph_def.node}
     found = [BranchEntry(_users_name(switch), _node(switch, names), predicate, ON_A_CPU)
              for predicate, switch in _first_switches(graph_def).items() if device_type != "GPU"]

@@ -62,7 +62,7 @@ def why_not_for_nothing(graph: ImportedGraph, node: ImportedNode, merges: Merges
 
 
 def multiplications_of(graph: ImportedGraph, node: ImportedNode) -> int:
-    """Of a library call that is a matmul; more than any has, for another one."""
+    """Multiplications of a library call that is a matmul; for another call, more than any matmul has."""
     values = [value for value in node.outputs if value is not None]
     count = multiplications(values, {v for t in node.inputs if (v := graph.value(t)) is not None})
     return _UNKNOWN if count is None or not values else count

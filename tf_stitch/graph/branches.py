@@ -37,9 +37,9 @@ class Branches:
 
     Attributes:
         stay: tensors that are predicates of branches which stay -> why, the first reason that was found.
-        for_nothing: predicates of branches that give way -> bytes that are updated and chosen for nothing at most.
+        for_nothing: predicates of branches that become selects -> bytes updated and chosen for nothing at most.
         members: predicate -> names of the nodes on its sides, and of its Merges.
-        sides: node -> the sides that it is on, of each branch that gives way and that it is in.
+        sides: node -> the sides that it is on, of each branch that becomes selects and holds it.
         around: node -> the loops, and the sides of branches that stay, that it is in.
         merges: Merge of such a branch -> (predicate, value if it is true, value if it is false).
         values: names of nodes whose value somebody reads, Merges among them.
@@ -55,7 +55,7 @@ class Branches:
 
     @property
     def predicates(self) -> Set[str]:
-        """Of branches that give way."""
+        """Predicates of branches that become selects."""
         return self.for_nothing.keys()
 
 
@@ -128,7 +128,7 @@ class _Decision:
                 yield name, (parted[0], true, false)
 
     def _of_switches(self) -> Iterator[tuple[str, str]]:
-        """Predicates of switches that are none of ours, with why."""
+        """Predicates of switches that we skip, with why."""
         if asks := next((n.name for n in self._graph.nodes.values() if n.op in _MAY_FIND_NONE), None):
             yield from ((p, f"{asks} asks whether a variable has a value: it may have none") for p in self._members)
         for node in self._graph.nodes.values():
@@ -179,7 +179,7 @@ class _Decision:
         return why_not_on_one_gpu([graph.nodes[name] for name in names])
 
     def _why_not_apart(self, predicate: str) -> str | None:
-        """Why a branch cannot give way among those that stay: in it there is one, or it is on several of its sides."""
+        """Why a branch cannot become selects among those that stay: one is in it, or it is on several of its sides."""
         around = {name: {(p, port) for p, port in _sides(self._contexts[name]) if p in self._stay}
                   for name in self._members[predicate]}
         first = around[self._members[predicate][0]]

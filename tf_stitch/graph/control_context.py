@@ -41,7 +41,7 @@ def control_contexts(graph: ImportedGraph, frames: Mapping[str, str]) -> dict[st
 
 
 def context_of(graph: ImportedGraph, contexts: Mapping[str, Context], tensor: str) -> Context:
-    """Of who reads a tensor."""
+    """The context of what reads a tensor."""
     name, _, port = tensor.rpartition(":")
     producer = graph.nodes[name]
     if producer.op not in SWITCHES:

@@ -33,7 +33,7 @@ class Controls:
         return None
 
     def take(self, regions: int) -> int:
-        """How many of so many regions may be stitched: the first ones. They use up fuel."""
+        """How many of this many regions may be stitched: the first ones. They use up fuel."""
         with self._lock:
             if self._regions is not None:
                 regions = min(regions, self._regions - self._taken)

@@ -52,7 +52,7 @@ class GraphItem:
         is_tf_data: a function of an input pipeline (a guess from names): runs on the CPU, element by element.
         feeds: names of the preserved nodes whose result the caller gives.
         is_called: a function that another graph calls, and that TensorFlow does not inline there: each call may make
-            kernels of it anew.
+            new kernels of it.
         is_own: whether a device is of this process.
     """
 

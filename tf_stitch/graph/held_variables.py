@@ -21,7 +21,7 @@ _HELD = re.compile(r"_tf_stitch_held_\d+")
 
 
 def held_name(function: str, number: int) -> str:
-    """Of a function that holds variables, the first of them by this number."""
+    """The name of a function that holds variables, whose first one has this number."""
     return f"{function}_tf_stitch_held_{number}"
 
 

@@ -81,7 +81,7 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Graph passes in order."""
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
-        ValuesOfOptionals(),  # where a gradient hangs on a branch, both may give way
+        ValuesOfOptionals(),  # where a gradient needs a branch, both may become selects
         BranchesToSelects(),
         *loop_passes(options),
         SumsInStreams(options.controls, options.has_nccl),

@@ -15,7 +15,7 @@ from tf_stitch.graph.node_order import in_running_order
 
 @dataclass(frozen=True)
 class Reach:
-    """Of nodes that have bits, by name, the bits of those that lead to them.
+    """For nodes that have bits, by name, the bits of those that lead to them.
 
     Attributes:
         once: without back edges: in one iteration of a loop.

@@ -23,7 +23,7 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 WARM_MS = 500
 """A GPU is kept busy that long before the first measurement."""
 _TIMED_MS, _FEWEST, _MOST = 12.0, 5, 51
-"""Launches are timed for about that long; so many of them."""
+"""Launches are timed for about that long; this many of them."""
 _ENQUEUED_US = 150
 """What enqueueing a pair of launches and their events surely takes, in two streams, from Python."""
 HOLD = """
@@ -145,12 +145,12 @@ class DeviceProfiler:
         return kernel.profile(time_ms(lambda: kernel(arguments)))
 
     def alone_ms(self, index: int, shape: Shape) -> float:
-        """Of one kernel by itself."""
+        """Milliseconds of one kernel alone."""
         kernel = self.compiled(index, shape)
         return time_ms(lambda: kernel(self._arguments[index]))
 
     def streams_ms(self, shapes: Sequence[Shape]) -> float:
-        """Of both, each in a stream of its own."""
+        """Milliseconds of both, each in a stream of its own."""
         kernels = [self.compiled(i, shape) for i, shape in enumerate(shapes)]
         return time_streams_ms([lambda k=k, a=a: k(a)  # type: ignore[misc]
                                 for k, a in zip(kernels, self._arguments, strict=True)])
@@ -180,7 +180,7 @@ def on_device(arguments: Sequence[Argument]) -> list[Any]:
 
 
 def processor() -> Processor:
-    """Of the current device."""
+    """The processor of the current device."""
     import cupy
     facts = cupy.cuda.Device().attributes
     return Processor(facts["MaxRegistersPerMultiprocessor"], facts["MaxSharedMemoryPerMultiprocessor"],

@@ -56,7 +56,7 @@ IN_PTX = (
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one kernel and what stands in its source.
+    """What is known of one kernel and its source.
 
     Attributes:
         edits: that make its places, barriers and dynamic shared memory those of a part.

@@ -40,13 +40,13 @@ class Launch:
         return self.block[0] is None
 
     def takes(self, threads: int) -> bool:
-        """Whether its blocks may have so many threads."""
+        """Whether its blocks may have this many threads."""
         if not self.tunable:
             return threads == self.with_threads(threads).threads
         return threads > 0 and threads % (self.block[1] * self.block[2]) == 0
 
     def with_threads(self, threads: int) -> Shape:
-        """The launch with blocks of so many threads, where they may be chosen."""
+        """The launch with blocks of this many threads, where they may be chosen."""
         first = self.block[0] if self.block[0] is not None else threads // (self.block[1] * self.block[2])
         block = (first, self.block[1], self.block[2])
         grid = self.grid if self.elements is None else (-(-self.elements // prod(block)), 1, 1)
@@ -63,12 +63,12 @@ class Shape:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The threads of a block."""
         return prod(self.block)
 
     @property
     def blocks(self) -> int:
-        """Of the grid."""
+        """The blocks of the grid."""
         return prod(self.grid)
 
 

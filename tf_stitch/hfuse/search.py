@@ -94,7 +94,7 @@ def resident_blocks(processor: Processor, alone: Sequence[Profile], threads: tup
 
 
 def register_bound(processor: Processor, resident: int, threads: tuple[int, int]) -> int:
-    """r0: registers of a thread where so many blocks are to be resident."""
+    """r0: registers of a thread where this many blocks are to be resident."""
     return processor.registers // (resident * sum(threads))
 
 

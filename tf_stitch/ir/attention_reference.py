@@ -21,7 +21,7 @@ def attended(attrs: AttentionAttrs, q: Array, k: Array, v: Array) -> Array:
 
 
 def log_sum(attrs: AttentionAttrs, q: Array, k: Array) -> Array:
-    """Of each query, the logarithm of the sum of the exponentials of its scores."""
+    """For each query, the logarithm of the sum of the exponentials of its scores."""
     return _log_sum(_scores(attrs, q, k))[..., 0]
 
 

@@ -43,7 +43,7 @@ def causal_mask_of(scores: Node) -> CausalMask | None:
 
 def _ahead(mask: Node, kept: bool, positions: tuple[int, ...]) -> int | None:
     """How far behind its query the last key is whose element of the mask is `kept`; None if inputs decide that, or if
-    the mask is of other queries and keys than so many: what it says is repeated then."""
+    the mask is of other queries and keys than this many: what it says is repeated then."""
     if mask.type.rank < 2 or mask.type.dims[-2:] != positions:
         return None
     if mask.kind is OpKind.LOGICAL_NOT:

@@ -12,7 +12,7 @@ from tf_stitch.ir.op_kinds import OpKind
 
 @dataclass(frozen=True)
 class ConvolutionSizes:
-    """Of a convolution of images [n, *image, c] by filters [k, *window, c / groups] to results [n, *windows, k]."""
+    """A convolution of images [n, *image, c] by filters [k, *window, c / groups] to results [n, *windows, k]."""
 
     n: int
     c: int
@@ -23,7 +23,7 @@ class ConvolutionSizes:
 
 
 def sizes_of(node: Node) -> ConvolutionSizes:
-    """Of a static convolution, or of the one that a node is a gradient of."""
+    """The sizes of a static convolution, or of the one that a node is a gradient of."""
     assert isinstance(node.attrs, ConvolutionAttrs)
     first, second, result = node.operands[0].type.dims, node.operands[1].type.dims, node.type.dims
     image, filters, out = {OpKind.CONVOLUTION: (first, second, result),
@@ -54,7 +54,7 @@ def is_sum_of_windows(node: Node) -> bool:
 
 
 def multiplications_of(node: Node) -> int:
-    """Of elements of an image by those of filters, in a static convolution or a gradient of one."""
+    """Multiplications of image elements by filter elements, in a static convolution or a gradient of one."""
     assert isinstance(node.attrs, ConvolutionAttrs)
     z = sizes_of(node)
     return z.n * z.k * prod(z.windows) * prod(z.window) * (z.c // node.attrs.groups)

@@ -1,4 +1,4 @@
-"""Levels of a graph, which no kernel spans, and what a value can be computed from anew on a later one.
+"""Levels of a graph, which no kernel spans, and what a value can be recomputed from on a later one.
 
 A level is the number of large matmuls in sequence before a node. What a later level needs of an earlier one lies in
 memory in between: written once, and read again. A value that comes from others that lie there anyway need not: its few
@@ -28,7 +28,7 @@ class Levels:
     Attributes:
         of: the level of each node. What comes from memory alone waits for the first level that wants it, if no more has
             to be kept for that than the value itself.
-        sources: what each value is computed from anew, single elements left out; of one that is not, itself.
+        sources: what each value is recomputed from, single elements left out; of one that is not, itself.
         kept: values that lie in memory for later levels, whoever else needs them.
     """
 

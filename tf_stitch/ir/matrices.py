@@ -78,7 +78,7 @@ def transposed_layout(node: Node) -> MatrixLayout | None:
 def matrix_layout(dims: tuple[int, ...], strides: Sequence[int], distances: int = 1, offset: int = 0
                   ) -> MatrixLayout | None:
     """How matrices of these dims and strides lie; None if none of the last two axes is without gaps, or the others are
-    at more distances than so many (1 or 2)."""
+    at more distances than this many (1 or 2)."""
     runs: list[tuple[int, int]] = []  # matrices at equal distances, and that distance; the last axes first
     for dim, stride in reversed(list(zip(dims[:-2], strides[:-2], strict=True))):
         if dim == 1:

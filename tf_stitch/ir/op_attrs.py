@@ -171,7 +171,7 @@ class ArgReduceAttrs(Attrs):
 
 @dataclass(frozen=True)
 class DotAttrs(Attrs):
-    """Of a matmul.
+    """The attributes of a matmul.
 
     Attributes:
         transpose_a, transpose_b: an operand is stored with its last two axes exchanged.
@@ -187,14 +187,14 @@ class DotAttrs(Attrs):
 
 @dataclass(frozen=True)
 class Float8DotAttrs(Attrs):
-    """Of a matmul of float8: the half type of its result, which is rounded once."""
+    """The attributes of a float8 matmul: the half type of its result, which is rounded once."""
 
     dtype: DType
 
 
 @dataclass(frozen=True)
 class ConvolutionAttrs(Attrs):
-    """Of a convolution of images of two or three axes, and of its gradients: depth, height, width.
+    """The attributes of a convolution of images of two or three axes, and of its gradients: depth, height, width.
 
     Attributes:
         strides, dilations: elements from one window to the next, and between neighbours of a window.
@@ -212,7 +212,7 @@ class ConvolutionAttrs(Attrs):
 
 @dataclass(frozen=True)
 class AttentionAttrs(Attrs):
-    """Of an attention, softmax(scale q k^T) v, and its gradients.
+    """The attributes of an attention, softmax(scale q k^T) v, and of its gradients.
 
     Attributes:
         causal: query i sees keys 0 to i; the others weigh 0.
@@ -244,14 +244,14 @@ class Combine(Enum):
 
 @dataclass(frozen=True)
 class ScatterAttrs(Attrs):
-    """Of rows that are combined with rows of another tensor, one after the other.
+    """The attributes of a scatter: rows are combined with rows of another tensor, one after the other.
 
     Attributes:
         shape: of the result.
         updates_first: whether a maximum is `update < element ? element : update`, not `element < update ? update :
             element`: what it is of NaN.
-        row_axes: the number of a row counts those of so many axes, the first ones, in C order.
-        in_place: who reads what elements were before does so first, so that the result may lie there.
+        row_axes: the number of a row counts those of this many axes, the first ones, in C order.
+        in_place: whatever reads the old elements does so first, so that the result may lie there.
         rows_only: the result does lie there: who computes the updates may write them as its own results.
     """
 

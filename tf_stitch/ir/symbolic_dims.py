@@ -9,7 +9,7 @@ alike:
   happen to agree;
 - `surely_less` and `divides` hold for every value of the atoms. (`<` compares the numbers at hand.)
 
-PyTorch's SymInt does the same with recorded guards; here every shape is lowered anew instead, so that a decision taken
+PyTorch's SymInt does the same with recorded guards; here every shape is lowered again instead, so that a decision taken
 by numbers costs another kernel, never a wrong result.
 """
 

@@ -14,7 +14,7 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are so
+    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are this
     many elements.
 
     Attributes:
@@ -100,7 +100,7 @@ class AttentionTiling:
         return shape.causal is not None and self.key_warps == 1
 
     def tiles(self, shape: AttentionShape) -> float:
-        """Of keys that a block takes, on average."""
+        """Tiles of keys that a block takes, on average."""
         tiles = ceil_div(shape.keys, self.tile)
         if shape.causal is None or not self.skips(shape):
             return tiles
@@ -108,7 +108,7 @@ class AttentionTiling:
 
 
 def tiles_of_queries(causal: CausalMask, queries: int, rows: int, tiles: int, tile: int) -> float:
-    """Up to the one with the last key that a block of `rows` queries sees, of `tiles` of so many keys: on average."""
+    """Up to the one with the last key that a block of `rows` queries sees, of `tiles` of this many keys: on average."""
     last = [min(first + rows, queries) + causal.ahead for first in range(0, queries, rows)]
     return sum(min(tiles, max(1, ceil_div(keys, tile))) for keys in last) / len(last)
 
@@ -144,7 +144,7 @@ class SingleQueryTiling:
 
     @property
     def groups(self) -> int:
-        """Of threads that share a row."""
+        """Groups of threads that share a row."""
         return self.threads // self.lanes
 
     @property
@@ -185,8 +185,8 @@ def shared_tiles(columns: tuple[int, int], dtype: DType) -> SharedTiles:
 
 
 def shared_words(keys: int, columns: tuple[int, int], dtype: DType, tiling: AttentionTiling | SingleQueryTiling) -> int:
-    """Of a block: one stage of k and v, two if there are more tiles; later the results of all warps, and two numbers of
-    each row. Of one query: the results of all groups."""
+    """Shared words of a block: a stage of k and v, two if there are more tiles; later the results of all warps, and two
+    numbers of each row. For one query: the results of all groups."""
     if isinstance(tiling, SingleQueryTiling):
         return tiling.groups * (columns[1] + 2)
     tiles = shared_tiles(columns, dtype)

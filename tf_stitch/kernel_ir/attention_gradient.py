@@ -63,7 +63,7 @@ class GradientTiling:
 
     @property
     def rows(self) -> int:
-        """Of a block."""
+        """The rows of a block."""
         return 16 * self.warps
 
     def parts(self, rows: int) -> int:
@@ -71,7 +71,7 @@ class GradientTiling:
         return ceil_div(rows, self.rows)
 
     def tiles(self, shape: GradientShape) -> float:
-        """Of columns that a block takes in a pass, on average."""
+        """Tiles of columns that a block takes in a pass, on average."""
         tiles, causal = ceil_div(shape.columns, self.tile), shape.causal
         if causal is None:
             return tiles

@@ -172,7 +172,7 @@ class TileWork:
         self._loops.pop()
 
     def _waits(self, width: int, times: float) -> None:
-        """Of so many threads for each other."""
+        """Of this many threads for each other."""
         self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
 
     def _vectors(self, buffer: str, elements: float, store: bool) -> None:

@@ -176,7 +176,7 @@ class _Counter(TileWork):
         return times
 
     def _branches(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
-        """Of two branches each counts by the share of indices that take it (an operand of a concatenation), or the one
+        """Weights each branch by the fraction of indices that take it (an operand of a concatenation), or the one
         with more work."""
         held = self.work.registers
         self._taken(stmt, times, simd, serial)

@@ -23,7 +23,7 @@ def length_of(interval: Interval) -> int:
 
 
 def split_by(whole: Interval, condition: k.InRange) -> tuple[Interval, Interval]:
-    """Of an interval what a condition holds for, and the rest; a rest on both sides counts as one behind."""
+    """The part of an interval for which a condition holds, and the rest; a rest on both sides counts as one behind."""
     low, high = max(whole[0], condition.low), min(whole[1], condition.high)
     low, high = min(low, whole[1]), max(high, min(low, whole[1]))
     rest = (whole[0], low) if high >= whole[1] else (high + whole[0] - low, whole[1])

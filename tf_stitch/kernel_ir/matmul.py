@@ -232,8 +232,8 @@ def finished_by_each(shape: MatmulShape, tiling: MatmulTiling) -> int:
 
 
 def shared_words(shape: MatmulShape, tiling: MatmulTiling) -> int:
-    """Of a block: of each part its stages of both operands, later its results; what a cluster's blocks send; and
-    where warpgroups multiply, room for the template to begin at a multiple of LINES_TOGETHER lines. Pairs
+    """A block's shared words: the stages of both operands of each part, later its results; what a cluster's blocks
+    send; and where warpgroups multiply, room for the template to begin at a multiple of LINES_TOGETHER lines. Pairs
     have no results there, but two barriers of each stage and the descriptions of both operands."""
     stage = sum(tile_words(extent, operand.along_terms, shape.dtype, tiling)
                 for extent, operand in ((tiling.rows, shape.a), (tiling.columns, shape.b)))

@@ -55,7 +55,7 @@ class MovedValues:
 
 
 def moved_values(body: Sequence[k.Stmt], dtype_of: Mapping[str, DType]) -> MovedValues:
-    """Those of a program.
+    """The moved values of a program.
 
     Args:
         dtype_of: element types of buffers.

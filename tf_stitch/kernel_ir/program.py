@@ -51,7 +51,7 @@ class Program:
             made for a part of the graph that is built alike.
         resident: how many blocks a processor has to hold, since they wait for each other, or is best to hold; a bound
             on registers. 0: not decided here.
-        cluster: so many neighbouring blocks are a cluster of the launch: they run at the same time, meet at cluster
+        cluster: this many neighbouring blocks are a cluster of the launch: they run at the same time, meet at cluster
             barriers and write into each other's shared memory. Divides the grid.
         warp: threads that reduce by shuffles, without a barrier of the block.
     """

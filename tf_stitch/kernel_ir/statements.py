@@ -133,7 +133,7 @@ class GridLoop(Statement):
 
     Attributes:
         backwards: the last block first: what the loop before touched last is still in the cache.
-        group: so many neighbouring blocks wait for each other at group barriers; divides `blocks` and the grid.
+        group: this many neighbouring blocks wait for each other at group barriers; divides `blocks` and the grid.
     """
 
     where = Where.TOP_OF_PROGRAM

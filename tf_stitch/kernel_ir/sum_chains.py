@@ -30,7 +30,7 @@ LONGEST = CHAIN ** 4
 
 @dataclass(frozen=True)
 class Chain:
-    """Of a sum: the additions that its worst term passes, and how many terms it has."""
+    """The chain of a sum: the additions that its worst term passes, and how many terms it has."""
 
     depth: int = 0
     terms: int = 1
@@ -66,7 +66,7 @@ class _Effect:
                        self.terms + after.terms, self.along | after.along)
 
     def times(self, count: int, lanes: int) -> _Effect:
-        """Repeated, by so many neighbouring lanes; what they have is added up, and so is what is left of vectors."""
+        """Repeated, by this many neighbouring lanes; what they have is added up, and so is what is left of vectors."""
         if not self.kept:
             return self
         turns = -(-count // lanes)
@@ -75,7 +75,7 @@ class _Effect:
                        depth=self.depth + self.additions * max(turns - 1, 0) + across)
 
     def beside(self, other: _Effect) -> _Effect:
-        """Of two branches."""
+        """The effect of two branches."""
         return _Effect(self.kept or other.kept, max(self.additions, other.additions), max(self.depth, other.depth),
                        max(self.terms, other.terms), self.along | other.along)
 

@@ -281,7 +281,7 @@ def _layout(path: Sequence[Node], memory: Node) -> Layout | None:
 
 
 def layout_of(strides: Strides) -> Layout | None:
-    """Of matrices with such strides, four axes; None if a call cannot read them so."""
+    """The layout of matrices with such strides, four axes; None if a call cannot read them so."""
     *others, column = strides.axes
     if column != 1 or any(n % COLUMNS or n < 0 for n in (strides.offset, *others)):
         return None

@@ -72,7 +72,7 @@ class LibraryCall(ABC):
 
     @abstractmethod
     def members(self) -> Mapping[str, Any]:
-        """Of `record`."""
+        """The members of `record`."""
 
     @abstractmethod
     def reference(self, arguments: Sequence[NDArray[np.uint8]]) -> None:

@@ -190,7 +190,7 @@ class ConvolutionLibrary(Library):
         return BoundCall(call, fused.nodes, (*((x, Mode.READ) for x in read), (fused.result, Mode.WRITE)))
 
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
-        """Of depthwise ones of two axes; others are estimated by bytes and operations."""
+        """Microseconds of depthwise convolutions of two axes; others are estimated by bytes and operations."""
         attrs, size = root.attrs, root.type.dtype.size
         assert isinstance(attrs, ConvolutionAttrs)
         parts = _DEPTHWISE_PARTS[_PASSES[root.kind]]

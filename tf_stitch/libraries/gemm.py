@@ -72,7 +72,7 @@ class Gemm(LibraryCall):
     activation: Activation = Activation.NONE
 
     def operand_bytes(self) -> list[int]:
-        """Of a, b, the bias and the addend if there are any, the result."""
+        """Bytes of a, b, the bias and the addend if there are any, and the result."""
         sizes = [_extent(self.batch, self.m, self.k, self.a), _extent(self.batch, self.k, self.n, self.b),
                  *[self.n] * self.bias, *[self.batch * self.m * self.n] * self.addend,
                  _extent(self.batch, self.m, self.n, self.out)]

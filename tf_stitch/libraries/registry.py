@@ -28,5 +28,5 @@ def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:
 
 
 def code_of(call: LibraryCall) -> int:
-    """Of a call in an executable."""
+    """The code of a call in an executable."""
     return next(code for code, library in enumerate(LIBRARIES) if library.record is call.record)

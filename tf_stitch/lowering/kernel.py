@@ -30,7 +30,7 @@ class LoweredKernel:
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Of a block, that all its threads reach."""
+        """Bytes of a block that all its threads reach."""
         return shared_bytes(self.program)
 
 

@@ -135,7 +135,7 @@ class _Front:
         return self._first_iterations(unit, guarded, k.Loop.SERIAL)
 
     def unrolled(self, unit: Unit, guarded: bool) -> Sequence[k.Stmt]:
-        """Those of an unrolled loop likewise."""
+        """The same for the first iterations of an unrolled loop."""
         return self._first_iterations(unit, guarded, k.Loop.UNROLL)
 
     def _first_iterations(self, unit: Unit, guarded: bool, kind: k.Loop) -> Sequence[k.Stmt]:

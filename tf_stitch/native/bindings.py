@@ -271,7 +271,7 @@ class OpLibrary:
         return str(self._library.tfs_load_cudnn("\n".join(files).encode()).decode(errors="replace"))
 
     def cudnn_version(self) -> int:
-        """Of the cuDNN that is loaded, as 91900 for 9.19; 0: none is."""
+        """The version of the cuDNN that is loaded, as 91900 for 9.19; 0: none is."""
         return int(self._library.tfs_cudnn_version())
 
     def try_calls(self, device: int, words: Sequence[int]) -> str:
@@ -347,7 +347,7 @@ _load_lock = threading.Lock()
 
 
 def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
-    """Builds (if needed; `portable`: for other processors, too) and loads the op; the same object ever after, for an op
+    """Builds (if needed; `portable`: for other processors, too) and loads the op; then the same object, for an op
     can be registered only once.
 
     Raises:

@@ -47,7 +47,7 @@ def recall(folder: Path, key: str, compiler: str) -> LastingError | None:
 
 
 def first_line(reason: str) -> str:
-    """Of a compiler's message what fits into a line: what it is about, and the first error."""
+    """The part of a compiler's message that fits into a line: what it is about, and the first error."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     return " ".join(lines[:2])
 

@@ -67,7 +67,7 @@ def forward_apart(attention: Attention, users: dict[Node, list[Node]], wanted: f
 
 
 def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
-    """The copies that gradients of a region's attentions need to be kernels that compute scores anew, of those that are
+    """The copies that gradients of a region's attentions need to be kernels that recompute scores, of those that are
     predicted to take less time so, forward pass included."""
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))

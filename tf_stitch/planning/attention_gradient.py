@@ -1,4 +1,4 @@
-"""The gradients of an attention: what they are made of, and what of it a kernel computes anew."""
+"""The gradients of an attention: what they are made of, and what of it a kernel computes again."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Epilogues:
         self.calls = self.kernels = 0
 
     def choose(self) -> list[tuple[int, ...]]:
-        """The groups anew."""
+        """The new groups."""
         for kernel, offers in self._offers().items():
             if not self._move(kernel, _disjoint({matmul: takes[-1] for matmul, takes in offers.items()})):
                 for matmul, takes in offers.items():

@@ -32,7 +32,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     Args:
         nodes: static nodes, operands first.
         attentions: what becomes a kernel each.
-        wanted: values that memory has to hold: who needs a kernel's value in such another form reads that.
+        wanted: values that memory has to hold: what needs a kernel's value in such another form reads that.
         libraries: whose calls compute large matmuls.
     """
     free: set[Node] = set()
@@ -59,7 +59,7 @@ def _is_of_windows(node: Node) -> bool:
 
 
 def _single_elements(called: Node) -> Iterator[Node]:
-    """What a node reads that is one element, and computed: a library's call reads memory, and makes nothing anew."""
+    """What a node reads that is one element, and computed: a library's call reads memory, and recomputes nothing."""
     for operand in called.operands:
         path = path_to(operand, lambda node: False)
         for node in (path[0].operands[0] if path else operand, *path):
@@ -88,7 +88,7 @@ def _of_attentions(kernels: Sequence[AttentionKernel], calls: Sequence[CalledAtt
 
 
 MOST_CYCLES, MOST_LOADS = 16, 3
-"""Of an element that several kernels of attention make anew. A kernel that writes it for them takes longer, if only to
+"""Of an element that several kernels of attention recompute. A kernel that writes it for them takes longer, if only to
 be launched: masks of sequences are small."""
 
 

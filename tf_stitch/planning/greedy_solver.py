@@ -10,7 +10,7 @@ from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
 def solve_greedily(problem: Selection, among: Iterable[int] | None = None) -> Choice:
     """As ilp_solver.solve, its bound being the problem's limit: disjoint candidates in order of gain, skipping what
-    closes a cycle; then each gives way to candidates in its place that gain more together.
+    closes a cycle; then each is replaced by candidates that gain more together.
 
     Args:
         among: candidates that may be taken; None: all.

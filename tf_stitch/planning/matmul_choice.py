@@ -38,7 +38,7 @@ class Stitching(Enum):
 
 
 def stitching_of(name: str, device: DeviceSpec) -> Stitching:
-    """That of TF_STITCH_MATMULS on a device: none is predicted to be faster where warpgroups do not multiply."""
+    """The choice of TF_STITCH_MATMULS on a device: none is predicted to be faster where warpgroups do not multiply."""
     asked = Stitching(name)
     return Stitching.NONE if asked is Stitching.PREDICTED and not device.warpgroup_matmuls else asked
 
@@ -73,7 +73,7 @@ class MatmulChoice:
         self.calls = self.kernels = 0
 
     def choose(self) -> list[tuple[int, ...]]:
-        """The groups anew."""
+        """The new groups."""
         self._calls = {group for group in range(len(self._groups)) if self._is_call(group)}
         self._wanted = wanted = {call for call in self._calls if self._is_wanted(call)}
         if not wanted:

@@ -88,7 +88,7 @@ class Part:
         return (1 << len(self.nodes)) - 1
 
     def within(self, positions: Sequence[int]) -> Part:
-        """Of some of its nodes, which have no other between them."""
+        """The part of some of its nodes, which have no other between them."""
         place = {p: i for i, p in enumerate(positions)}
         return Part([self.nodes[p] for p in positions],
                     [(place[a], place[b]) for a, b in self.edges if a in place and b in place], self.facts, self._times)

@@ -32,7 +32,7 @@ class Pattern:
         return frozenset(self.nodes)
 
     def name(self, node: Node) -> str:
-        """The user's node that a value is, or "for" the one that it is a step towards; "" if nobody knows."""
+        """The user's node that a value is, or "for" the one that it is a step towards; "" if it is unknown."""
         name = node.loc.node
         return f"for {name}" if name and node in self._steps else name
 
@@ -88,7 +88,7 @@ def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: f
 
 def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
                     free: frozenset[Node]) -> bool:
-    """Whether others read a value, perhaps to compute a free node anew: also a live-out of the pattern."""
+    """Whether others read a value, perhaps to compute a free node again: also a live-out of the pattern."""
     return any((u not in members and (u not in free or u in wanted))
                or (u in free and _needed_outside(u, members, users, wanted, free)) for u in users[node])
 

@@ -35,7 +35,7 @@ from tf_stitch.planning.stitch_plan import StitchPlan
 FEW = 100
 """Candidates of a part that are all timed at once."""
 REGROWN = 4
-"""How often candidates are grown anew where exact times refuse what estimates led to."""
+"""How often candidates are grown again where exact times refuse what estimates led to."""
 CLOSE, LONG = 0.03, 1000
 """Part of the gain that estimates promise beyond what is known, and that more exact times are not worth; nodes of
 patterns timed for a part until then."""
@@ -266,7 +266,7 @@ def _lowest_spoilt(part: Part, masks: Sequence[int], refused: int) -> int:
 
 
 def _confirmed(part: Part, masks: list[int], growth: GrowthOptions) -> list[int]:
-    """Candidates with exact times. Where these refuse what estimates led to, patterns are grown anew around it: sets
+    """Candidates with exact times. Where these refuse what estimates led to, patterns are grown again around it: sets
     grow from smaller ones, so that one node which spoils a kernel spoils all that were grown from there. The others are
     estimated as before, or the spoilt ones would make them all look bad."""
     part.confirm(masks, scale=False)

@@ -17,8 +17,8 @@ PEAK = 1.05
 SLACK_BYTES = 1 << 20
 """Bytes that do not count: less than what an allocator rounds up."""
 HOT = 0.25
-"""Part of a value that the caches still hold when its only reader runs next. Assumed: nobody knows what TensorFlow runs
-in between."""
+"""Part of a value that the caches still hold when its only reader runs next. Assumed, as what TensorFlow
+runs in between is unknown."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def saved_us(profile: DeviceProfile) -> float:
 
 
 def profile_of(place: tuple[object, ...] | None, profiles: Profiles) -> DeviceProfile:
-    """Of the device that a place names."""
+    """The profile of the device that a place names."""
     return profiles["GPU" if place is not None and "GPU" in str(place[0]) else "CPU"]
 
 
@@ -99,7 +99,7 @@ def stitch_remote(nodes: Sequence[RegionNode], groups: AcyclicContraction[str], 
             key: tuple[object, ...] = (node.place, "update")
         elif all(m.nbytes or not m.weight for m in members):
             key = (node.place, max(depth[m.name] for m in members))
-        else:  # sizes known at run time only: one more reason to build anew is not worth a launch
+        else:  # sizes known at run time only: one more reason to build again is not worth a launch
             continue
         known = current.get(key)
         current[key] = node.name

@@ -14,7 +14,7 @@ MOST_PLACES = 256
 
 
 def repetitions(pattern: Pattern) -> Mapping[Node, float]:
-    """Of the pattern's nodes and what they read, how often a kernel computes or reads each element, on the average;
+    """For the pattern's nodes and what they read, how often a kernel computes or reads each element, on the average;
     once what is not there.
 
     A kernel that reads a value and the same value moved along computes both, with all that either is made of, so that

@@ -35,7 +35,7 @@ class StitchPlan:
         return singles
 
     def singles(self, pattern: Pattern) -> list[Pattern]:
-        """A pattern for each node of one."""
+        """Splits a pattern into single-node patterns."""
         users, wanted = self._facts
         return [make_pattern((node,), users, wanted, self.free) for node in pattern.nodes]
 

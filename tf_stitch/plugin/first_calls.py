@@ -146,7 +146,7 @@ class FirstCalls:
             return original(ctx, name, inputs, outputs)
 
     def finish(self, seconds: float) -> bool:
-        """Waits for the functions that were called again, so many seconds at most; their next calls ask for our
+        """Waits for the functions that were called again, this many seconds at most; their next calls ask for our
         executor. Whether none is left."""
         end = time.monotonic() + seconds
         for name, function in list(self._functions.items()):
@@ -199,7 +199,7 @@ class FirstCalls:
         self._left = {graph: any_time for graph, any_time in self._left.items() if exists(graph)}
 
     def _forget_threads(self) -> None:
-        """A forked child has none of its parent's: what they were at begins anew."""
+        """A forked child has none of its parent's: what they were at begins again."""
         self._start()
         for function in self._functions.values():
             function.preparing, function.settled = function.built, threading.Event()
@@ -228,7 +228,7 @@ class FirstCalls:
                 self._known.add(function.key)
             else:
                 self._unfinished[name.decode()] = function.key
-        except Interrupted:  # the next call begins it anew
+        except Interrupted:  # the next call begins it again
             function.preparing = False
             return
         except CancelledError:  # the program ends

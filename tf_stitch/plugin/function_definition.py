@@ -32,7 +32,7 @@ class FunctionDefinition:
                         self.functions.append(ctx.get_function_def(called))
 
     def nodes(self) -> Iterator[NodeDef]:
-        """Of all functions."""
+        """The nodes of all functions."""
         for function in self.functions:
             yield from function.node_def
 

@@ -29,7 +29,7 @@ LEAST = 8
 """Variables: for fewer a copy is not worth making."""
 _KEPT = "_tf_stitch_held"
 _MOST_TIMES = 4
-"""That a function may capture other variables: each time it is traced and built anew."""
+"""That a function may capture other variables: each time it is traced and built again."""
 _COMPOSITE = "COMPOSITE"
 """A device that stands for several, with a variable on each."""
 _ASK_FOR_ANOTHER = ("_XlaMustCompile", "api_implements", "implements")
@@ -128,7 +128,7 @@ class HeldVariables:
         return made
 
     def _take(self, count: int) -> int:
-        """The first of so many numbers in a row."""
+        """The first of this many numbers in a row."""
         with self._lock:
             first, self._next = self._next, self._next + count
             return first

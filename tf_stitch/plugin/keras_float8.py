@@ -44,4 +44,4 @@ def _leave_mlir_out() -> None:
     if not config.graph_options.rewrite_options.disable_tfg_optimizer:
         config.graph_options.rewrite_options.disable_tfg_optimizer = True
         eager._config = config
-        eager.function_call_options = None  # made anew from the configuration
+        eager.function_call_options = None  # made again from the configuration

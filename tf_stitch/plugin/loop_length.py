@@ -35,7 +35,7 @@ class _Counter:
 
 
 def is_short(loop: NodeDef, caller: FunctionDef, functions: Mapping[str, FunctionDef]) -> bool:
-    """Of a While node of `caller`.
+    """Whether a While node of `caller` is known to make few trips.
 
     Args:
         functions: those that nodes name.

@@ -193,7 +193,7 @@ class Session:
         return complete
 
     def finish_builds(self, seconds: float) -> bool:
-        """Waits for all that is done beside the program, so many seconds at most; what its next calls lack they wait
+        """Waits for all that is done beside the program, this many seconds at most; what its next calls lack they wait
         for. Whether nothing is left."""
         end = time.monotonic() + seconds
         over = self.first_calls is None or self.first_calls.finish(seconds)
@@ -389,7 +389,7 @@ class Session:
             count(entry, self.registry, self._native)
 
     def _report_name(self) -> str:
-        """A forked child's report goes beside its parent's."""
+        """A forked child's report is written beside its parent's."""
         return REPORT if os.getpid() == self._process else f"report_{os.getpid()}.json"
 
 

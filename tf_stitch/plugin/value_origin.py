@@ -30,7 +30,7 @@ class Origin:
     output: int = 0
 
     def operands(self) -> list[Origin]:
-        """Of the node."""
+        """The operands of the node."""
         assert self.node is not None
         return [self.scope.origin(value) for value in self.node.input if not value.startswith("^")]
 
@@ -55,11 +55,11 @@ class Scope:
         return Scope(self._functions[name], self._functions)
 
     def result(self, place: int) -> Origin:
-        """Of the function."""
+        """The origin of a result of the function."""
         return self.origin(self._function.ret[self._function.signature.output_arg[place].name])
 
     def origin(self, value: str) -> Origin:
-        """Of an argument's name, or "node:name of the result:place"."""
+        """The origin of an argument's name, or of "node:name of the result:place"."""
         name, _, rest = value.partition(":")
         result, _, place = rest.partition(":")
         node = self._nodes.get(name)

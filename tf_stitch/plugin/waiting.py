@@ -27,7 +27,7 @@ def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
     """What a function is; None if it is to be stitched in its first call.
 
     That is one of which two instances, one after the other, do not compute what one does, or take much memory. One that
-    loops for nobody knows how long: its first call may be its only one, and run for hours. And one that writes no
+    has a loop without a known trip count: its first call may be its only one, and run for hours. And one that writes no
     variable: kernels round otherwise than TensorFlow's ops, and the same call has to give the same result each time.
     """
     if ctx.device_name or ctx.is_async() or is_op_determinism_enabled():

@@ -78,8 +78,8 @@ def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
 
 @lru_cache(maxsize=16)
 def profiles(cache_dir: Path) -> Mapping[str, DeviceProfile]:
-    """Of this machine's "CPU" and "GPU", for what is decided before a device is asked: where there is no such GPU, or
-    the user's own profile is damaged (whoever builds kernels says so), a shipped one."""
+    """The profiles of this machine's "CPU" and "GPU", for what is decided before a device is asked: a shipped one where
+    there is no such GPU, or where the user's own profile is damaged (whoever builds kernels says so)."""
     return {"CPU": _profile(cache_dir, None, CPU), "GPU": _profile(cache_dir, 0, H200)}
 
 

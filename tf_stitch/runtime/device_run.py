@@ -54,7 +54,7 @@ class DeviceExecutable:
         Args:
             cubin: may be None if nothing is launched.
             inputs, variables: contiguous CuPy arrays by name.
-            allocate: gives so many bytes for the arena and for what steps write; without it they hold garbage.
+            allocate: gives this many bytes for the arena and for what steps write; without it they hold garbage.
         """
         import cupy
         self._module = cupy.RawModule(path=str(cubin)) if cubin else None

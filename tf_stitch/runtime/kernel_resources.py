@@ -17,7 +17,7 @@ _FACTS = {"registers": r"Used (\d+) registers", "stack_bytes": r"(\d+) bytes sta
 
 @dataclass(frozen=True)
 class KernelResources:
-    """Of one launch.
+    """What one launch takes.
 
     Attributes:
         registers: of a thread.

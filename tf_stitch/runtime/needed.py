@@ -25,7 +25,7 @@ class Need(NamedTuple):
 def needed(kernels: Sequence[LoweredKernel | BoundCall], rounds: Sequence[int]) -> Iterator[list[Need]]:
     """For each kernel, its arguments. Time is counted in rounds, and where a kernel has grid barriers, by these inside
     its round: what its groups hand to each other may share memory. Of several such kernels in a round that is so for
-    the first alone: nobody knows when the others come to their barriers."""
+    the first alone: it is unknown when the others come to their barriers."""
     parts = {i: found for i, kernel in enumerate(kernels) if len(found := scratch_parts(kernel)) > 1}
     first_of = {rounds[i]: i for i in reversed(parts)}
     length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(rounds, default=-1) + 1)]

@@ -97,7 +97,7 @@ def build_ptx(source: str, architecture: str, cache: KernelCache) -> Path:
 
 
 def nvrtc_version() -> str:
-    """Of NVRTC as it is found here.
+    """The version of NVRTC that is found here.
 
     Raises:
         BuildError: there is none.

@@ -47,7 +47,7 @@ class StoredPlans:
 
     def keep(self, plan: StitchPlan) -> None:
         """Stores a plan, unless the solver that was asked for had no part in it. One that can be stored nowhere is made
-        anew by who needs it; the cache's `problem` then says why."""
+        again by who needs it; the cache's `problem` then says why."""
         if plan.solver is not None and plan.solver.status == "greedy" != plan.solver.solver:
             return
         solver = None if plan.solver is None else asdict(plan.solver)

@@ -26,7 +26,7 @@ class TakenMemory:
         self._sometimes: dict[int, _Ranges] = {}  # node -> bytes taken at any time of its span, said of it or below
 
     def gap(self, nbytes: int, first: int, last: int) -> int:
-        """The lowest offset of so many bytes (one at least) that are free from time `first` to `last`."""
+        """The lowest offset of this many bytes (one at least) that are free from time `first` to `last`."""
         spans = list(self._spans(first, last))
         ranges = [self._sometimes.get(node) for node in spans]
         ranges += [self._throughout.get(node) for node in _above(spans)]

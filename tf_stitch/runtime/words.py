@@ -37,7 +37,7 @@ class Field(ABC):
     @property
     @abstractmethod
     def cpp_type(self) -> str:
-        """Of the member."""
+        """The C++ type of the member."""
 
     @abstractmethod
     def cpp_read(self, what: str) -> str:
@@ -119,7 +119,7 @@ class Pointer(Field):
 
 @dataclass(frozen=True)
 class Numbers(Field):
-    """So many integers, each in [low, high]."""
+    """This many integers, each in [low, high]."""
 
     low: int = LEAST
     high: int = MOST
@@ -153,7 +153,7 @@ class OperandField(Field):
 
 @dataclass(frozen=True)
 class OperandFields(Field):
-    """So many operands."""
+    """This many operands."""
 
     @property
     def cpp_type(self) -> str:

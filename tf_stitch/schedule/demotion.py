@@ -1,4 +1,4 @@
-"""Staged values in memory of the block give way one by one where it is short (AStitch section 4.4)."""
+"""Staged values in memory of the block are demoted one by one where it is short (AStitch section 4.4)."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def reached(pattern: Pattern, roots: Sequence[Node], known: Collection[Node]) ->
 
 
 def prefetched_values(pattern: Pattern, staged: Sequence[Node]) -> list[Node]:
-    """Of the values that are staged over the phases of a row, those that come from outside."""
+    """The values from outside among those that are staged over the phases of a row."""
     return [n for n in staged if not pattern.holds(n)]
 
 

@@ -65,7 +65,7 @@ def _successor(pattern: Pattern, phases: Sequence[Phase], value: Node) -> Node |
 
 
 def within_budget(pattern: Pattern, to_stage: list[Node], threads: int, elements: int) -> list[Node] | None:
-    """What a block of so many threads keeps in registers: all, or what comes from outside (the rest is computed again);
+    """What a block of this many threads keeps in registers: all, or what comes from outside (the rest is recomputed);
     None if it has too few for that, too.
 
     Args:

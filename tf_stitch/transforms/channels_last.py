@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ChannelsLast:
-    """Of graphs with convolutions."""
+    """Computes graphs with convolutions with channels last."""
 
     name: str = "channels_last"
 
@@ -95,7 +95,7 @@ class _Layouts:
         return self._as_it_was[node]
 
     def _channels_last(self, node: Node, rank: int) -> Node:
-        """A value of `rank` axes, or one that is broadcast to such, as so many axes with channels last."""
+        """A value of `rank` axes, or one that is broadcast to such, as this many axes with channels last."""
         if node.type.rank == rank and node in self._last:
             return self._last[node]
         b = Builder(node.loc)

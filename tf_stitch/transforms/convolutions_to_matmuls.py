@@ -17,7 +17,7 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class ConvolutionsToMatmuls:
-    """Those by filters of one element that read every element of an image, and their gradients."""
+    """Makes matmuls of convolutions by filters of one element that read all elements of an image, and of gradients."""
 
     name: str = "convolutions_to_matmuls"
 

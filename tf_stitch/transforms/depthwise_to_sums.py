@@ -27,9 +27,9 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class DepthwiseToSums:
-    """Those of images of two axes by one filter a channel, and their gradients; of images only where windows are at
-    every element. What stays a convolution is none of gradients of images where there are windows at every element:
-    libraries are slower with those than with a convolution by turned filters.
+    """Makes sums over windows of depthwise convolutions of images of two axes, and of their gradients; of gradients of
+    images only where windows are at every element. Such gradients that stay library calls become convolutions by turned
+    filters, which libraries compute faster.
 
     Attributes:
         chosen: whether one is better a sum than a library's call.

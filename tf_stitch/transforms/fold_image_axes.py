@@ -17,8 +17,8 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class FoldImageAxes:
-    """Those whose windows have one element and are everywhere along the first axis, which goes to the batch, or along
-    the last two, which become one; and their gradients."""
+    """Folds axes of convolutions whose windows have one element and are everywhere: along the first axis, which goes to
+    the batch, or along the last two, which become one; also of their gradients."""
 
     name: str = "fold_image_axes"
 

@@ -59,7 +59,7 @@ class _Fused:
         self._starts = [0, *ends]
 
     def replaced(self) -> Iterator[tuple[Node, Sequence[Node], Make]]:
-        """Nodes that are made anew, what they then need, and what makes them."""
+        """Nodes that are made again, what they then need, and what makes them."""
         group = self._group
         yield group.total, [*group.others, *group.left, *group.right], self._total
         for node in group.gradients:

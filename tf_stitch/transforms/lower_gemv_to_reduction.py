@@ -91,7 +91,7 @@ def _summed(matmul: Node, skinny: Node, lies_down: bool, matrix: Node, rows: boo
 
 
 def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Those matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
+    """The matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
 
     Planning can inline matmuls of few terms, or of one column, by itself. Matmuls of an attention stay where one
     kernel beats their sums and the softmax between them.
@@ -139,7 +139,7 @@ class TimesWithSums:
 
     @property
     def least_us(self) -> float:
-        """Of a launch, without sums or with them."""
+        """The least time of a launch, without sums or with them."""
         return self.times.least_us
 
     def estimate(self, pattern: Pattern) -> float | None:

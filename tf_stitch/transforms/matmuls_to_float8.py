@@ -53,8 +53,8 @@ LEAST_GAIN_US = 0.5
 
 
 def matmuls_of_float8(graph: TensorGraph, context: PassContext) -> set[Node]:
-    """Those that take less time, each by itself, even if kernels have to exchange the axes of its operands first, make
-    scales of floats, and write float8 beside the halves that others read. Addresses have to be aligned."""
+    """Matmuls that take less time in float8, each alone, even if kernels have to transpose their operands first, make
+    scales of floats, and write float8 beside the half types that others read. Addresses have to be aligned."""
     device, times = context.device, context.times
     if not device.float8_matmuls or not context.aligned:
         return set()

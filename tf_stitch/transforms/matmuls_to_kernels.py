@@ -73,8 +73,8 @@ def in_kernel(matmul: Node) -> Node:
 
 
 def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Those matmuls of few rows that a kernel of ours multiplies in surely less time than a library, and of more rows
-    or few results those that a recurrent layer repeats. Matmuls of an attention that becomes a kernel stay."""
+    """Matmuls of few rows that a kernel of ours surely multiplies in less time than a library, and those of more rows
+    or few results that a recurrent layer repeats. Matmuls of an attention that becomes a kernel stay."""
     few = [node for node in graph.nodes() if _is_short(node)
            and leaves_idle(math.prod(node.type.dims[:-2]), *node.type.dims[-2:])]
     repeated = _in_recurrent_layers(few) if REPEATED_IN_KERNELS else set()

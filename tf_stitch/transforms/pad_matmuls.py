@@ -94,8 +94,8 @@ _IN_MEMORY = (OpKind.INPUT, OpKind.VARIABLE)
 
 
 def matmuls_to_pad(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Those matmuls of a graph that a library is faster with where their rows are longer, even if operands have to be
-    copied for it. Matmuls of attentions that become kernels stay as they are."""
+    """Matmuls that the library runs faster when zero-padded, even if operands have to be copied for it. Matmuls
+    of attentions that become kernels stay as they are."""
     nodes = graph.nodes()
     found = {node for node in nodes if _is_candidate(node)}
     if not found:

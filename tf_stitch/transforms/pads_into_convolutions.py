@@ -21,7 +21,7 @@ Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class PadsIntoConvolutions:
-    """Of those that transforms/whole_dilated_convolutions.py makes: strides of 1, and nothing padded yet."""
+    """Moves padding into convolutions of transforms/whole_dilated_convolutions.py: strides of 1, nothing padded yet."""
 
     name: str = "pads_into_convolutions"
 
@@ -53,7 +53,7 @@ class _Sides:
 
     @property
     def more(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of images [n, *image, c], beside what both sides have."""
+        """Padding of images [n, *image, c] beyond what both sides have."""
         before, behind = (tuple(s - p for s, p in zip(side, self.both, strict=True)) for side in (self.low, self.high))
         return (0, *before, 0), (0, *behind, 0)
 
@@ -164,7 +164,7 @@ def _sides(low: Sequence[int], x: Node, windows: Sequence[int], attrs: Convoluti
 
 def _sides_of(low: Sequence[int], image: Sequence[int], windows: Sequence[int], attrs: ConvolutionAttrs,
               extents: Sequence[int]) -> _Sides | None:
-    """So that images have so many windows; None where windows leave out elements at an end."""
+    """So that images have this many windows; None where windows leave out elements at an end."""
     reach = [d * (extent - 1) for d, extent in zip(attrs.dilations, extents, strict=True)]
     high = [w + r - s - i for w, r, s, i in zip(windows, reach, image, low, strict=True)]
     return None if min((*low, *high)) < 0 else _Sides(tuple(low), tuple(high))

@@ -1,4 +1,4 @@
-"""Values that some of their users compute anew, each from copies of its own: then a kernel can hold the whole way from
+"""Values that some of their users compute again, each from copies of its own: then a kernel can hold the whole way from
 what lies in memory to its results, and the values need no memory (planning/find_attention_gradients.py)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values that a later level needs are computed there anew where that moves fewer bytes: not written, and read again,
+"""Values that a later level needs are computed there again where that moves fewer bytes: not written, and read again,
 but computed from what lies in memory anyway.
 
 The gradient of a GELU needs the erf of its argument, that of a layer normalization x - mean(x). TensorFlow keeps them
@@ -49,7 +49,7 @@ class Recompute:
 
 
 class _Copies:
-    """The graph's nodes anew, and copies of some for each later level that uses them.
+    """New nodes of the graph, and copies of some for each later level that uses them.
 
     Attributes:
         own: what stands for each node on its own level.
@@ -97,7 +97,7 @@ class _Copies:
 
 
 def _costs_at_most(node: Node, levels: Levels, cycles: int) -> bool:
-    """Whether an element of a value is computed from its sources in so many cycles."""
+    """Whether an element of a value is computed from its sources in this many cycles."""
     seen: set[Node] = set()
     pending = [node]
     while pending and cycles >= 0:

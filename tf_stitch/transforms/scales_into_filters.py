@@ -124,7 +124,7 @@ def _has_filters(root: Node) -> bool:
 
 
 def _rewritten(scaled: ScaledResult, new: Mapping[Node, Node]) -> Node:
-    """The result anew.
+    """The new result.
 
     Args:
         new: of every node before it.
@@ -165,7 +165,7 @@ _IN_MEMORY = (OpKind.INPUT, OpKind.VARIABLE)
 
 
 def scales_to_move(graph: TensorGraph, libraries: Sequence[Library], times: PatternTimes) -> list[ScaledResult]:
-    """Those without which no kernel is left behind a library's call, where that kernel takes more time than one that
+    """Scales whose removal leaves no kernel behind a library's call, where that kernel takes more time than one that
     scales the filters.
 
     Args:

@@ -29,7 +29,7 @@ class SplitTerms:
     Attributes:
         least_terms, most_tiles: matmuls of fewer terms, or of more tiles of the result, stay.
         tile: rows and columns of a tile.
-        parts: about so many, all equal: from half to twice as many.
+        parts: about this many, all equal: from half to twice as many.
     """
 
     least_terms: int

@@ -111,7 +111,7 @@ class SummedMatmulsFinder:
         return node if kernels and node.operands[0].type.nbytes >= self._large else None
 
     def _readers(self, value: Node) -> Iterator[Node]:
-        """Who reads a value, be it in another shape; a shape in which memory has to hold it reads it, too."""
+        """What reads a value, be it in another shape; a shape in which memory has to hold it reads it, too."""
         pending = [view_of(value)]
         while pending:
             for user in self._users[pending.pop()]:

@@ -32,7 +32,7 @@ from tf_stitch.ir.strided_view import VIEWS, Strides, path_to, reshaped, view_st
 WORTH_BYTES = 1 << 18
 """Of a tensor: a smaller one may be copied sooner than scatters are launched. An estimate, not measured on a GPU."""
 WORTH_SHARE = 8
-"""So many times the rows that are written has a tensor at least."""
+"""This many times the rows that are written has a tensor at least."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Rewrite:
         if not self._may_go():
             return self._graph
         new: dict[Node, Node] = {self._tensor: self._tensor}
-        updated = [self._tensor]  # after so many groups
+        updated = [self._tensor]  # after this many groups
         for group in self._groups:
             self._renew([operand for w in group for operand in (w.at, w.row)], new, updated)
             updated.append(self._scatter(group, new, updated[-1]))

@@ -30,7 +30,7 @@ MORE_THREADS = 512
 """Of a block where processors have few, and each thread would take more rows than it loads together. Not where weights
 are read before other launches have ended: fewer threads have more registers for them (compiler/early_weights.py)."""
 SHORT, MANY_BLOCKS = 128, 4
-"""Rows that a thread reduces alone where there are so many blocks for a processor."""
+"""Rows that a thread reduces alone where there are this many blocks for a processor."""
 MOST_REPEATED = 8192
 """Elements of a reduction that every block repeats: they come from a cache in less time than a launch takes."""
 

@@ -1,4 +1,4 @@
-"""Templates of row kernels. What is varied: who shares a row (one thread, a few, a warp, a block, several blocks, a
+"""Templates of row kernels. What is varied: what shares a row (one thread, a few, a warp, a block, several blocks, a
 cluster of them), the threads of a block, the elements of an access and how many a thread makes, and what stays in
 memory of the block."""
 
@@ -16,7 +16,7 @@ from tf_stitch.schedule.shared_rows import LONG_ROW, SHARING_BLOCKS, SHARING_THR
 
 
 def row_candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
-    """Of rows that blocks of threads take."""
+    """Candidates for rows that blocks of threads take."""
     cols = schedule.domain.cols
     for vector in vectors(schedule):
         chunks = ceil_div(cols, vector)
@@ -89,5 +89,5 @@ def _keeping(schedule: KernelSchedule, tiling: str, device: DeviceSpec) -> Itera
 
 
 def task_candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
-    """Of rows that a thread takes alone."""
+    """Candidates for rows that a thread takes alone."""
     yield from _keeping(schedule, "GRID,THREAD", device)

@@ -146,7 +146,7 @@ class CrossBlockReduction:
         return {name: partial(_received, array, _dtype(accumulators[name])) for name, array in parts.items()}
 
     def _take(self, name: str, node: Node, value: k.Expr) -> None:
-        """An accumulator anew, of this lane's values."""
+        """A new accumulator, of this lane's values."""
         self._out.emit(k.Assign(name, k.Literal(initial(node), _dtype(node))))
         with self._out.loop(self._turn, k.Loop.UNROLL):
             self._out.emit(k.Update(name, node.kind, value))

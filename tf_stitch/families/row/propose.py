@@ -51,7 +51,7 @@ elements."""
 LEAST_TURNS = 2
 """Of blocks that share rows and copy the next one while they work on one."""
 AHEAD_GAIN = 2
-"""So many turns, prefetched, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
+"""As many turns, prefetched, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
 us, 11 took 86 to 90, 16 took 102 to 105; in shared memory, as generated, 5 took 92. What it moves takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""

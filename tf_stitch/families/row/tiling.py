@@ -1,4 +1,4 @@
-"""Other tilings of row schedules: who shares a row, and where it stays between the phases."""
+"""Other tilings of row schedules: what shares a row, and where it stays between the phases."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class NodeAttrs:
         return None if proto.unknown_rank else tuple(d.size for d in proto.dim)
 
     def variable_shape(self) -> tuple[int, ...] | None:
-        """Of the variable that the node's only output is the handle of, as a node that stands for it (VARIABLES) or a
-        function's argument says; None if it is not known whole."""
+        """The shape of the variable whose handle is the node's only output, as a node that stands for it (VARIABLES)
+        or a function's argument says; None if it is not fully known."""
         if self.node.op in VARIABLES:
             dims = self.shape("shape")
         else:  # process_function_library_runtime.cc

@@ -5,7 +5,7 @@ what comes back over the loop's edge is compared: if it provably has the assumed
 every iteration, by induction. Sizes that do not come back are given up, and the graph is imported again.
 
 An element of a list has the shape of what was pushed or set. It may come from another iteration, so only numbers and
-sizes of tensors that wait for no loop, which no iteration changes, are taken over. A list that was made with so many
+sizes of tensors that wait for no loop, which no iteration changes, are taken over. A list that was made with this many
 elements, which were only set, has as many when it is stacked: what TensorFlow calls that size is then one more name of
 the number or of the size that the list was made with.
 """

@@ -41,7 +41,7 @@ class LoopVariable:
 
 
 class LoopVariables:
-    """Of one loop. `defs` are all its nodes by name, in topological order; `all` its variables."""
+    """The variables of one loop. `defs` are all its nodes by name, in topological order; `all` its variables."""
 
     def __init__(self, frame: LoopFrame) -> None:
         self.defs = {node.name: node for node in frame.nodes}

@@ -68,8 +68,8 @@ def are_for_kernels(values: Iterable[Node], given: Collection[Node]) -> bool:
 
 
 def multiplications(values: Iterable[Node], given: Collection[Node]) -> int | None:
-    """Of the static matmuls on the way from `given` to `values`; None if there is another library call, or a size that
-    is not known."""
+    """Multiplications of the static matmuls between `given` and `values`; None if there is another library call, or an
+    unknown size."""
     calls = [n for n in _between(values, given) if n.kind is OpKind.DOT or n.category is Category.CONVOLUTION]
     if not all(n.kind is OpKind.DOT and all(x.type.is_static for x in (n, *n.operands)) for n in calls):
         return None

@@ -226,7 +226,7 @@ class NodeContext:
         return symbols[0] if len(symbols) == 1 and total == 1 else self.fresh_symbol(tag)
 
     def shape_of_variable(self, index: int) -> Shape | None:
-        """Of the variable whose handle is input `index`, if it is known."""
+        """The shape of the variable whose handle is input `index`, if it is known."""
         return self.variable_shape(self.operands[index].handle)
 
     def read(self, index: int, shape: Shape | None = None) -> Node:

@@ -46,7 +46,7 @@ class Window:
 
 
 def windows(ctx: NodeContext, size: Sequence[Dim], extent: Sequence[Dim], strides: Sequence[int]) -> list[Window]:
-    """Those of a node, along each axis of its images.
+    """The windows of a node, along each axis of its images.
 
     Args:
         size, extent, strides: along these axes, of images, windows, and from one window to the next.

@@ -24,7 +24,7 @@ from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
 MAX_ROUNDS = 8
-"""How often regions are formed anew without the nodes that turned out not to fit."""
+"""How often regions are formed again without the nodes that turned out not to fit."""
 
 _BLIND = "writes a variable that the region does not read"
 

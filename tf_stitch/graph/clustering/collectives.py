@@ -20,7 +20,7 @@ def is_collective(node: ImportedNode) -> bool:
 
 
 def waits_for_others(imported: ImportedGraph) -> dict[str, tuple[str, ...]]:
-    """Of each collective, what the collectives wait for that may be the same one on other devices: an input says when
+    """For each collective, what the collectives wait for that may be the same one on other devices: an input says when
     they run which are, and all of them have equally many collectives before them."""
     levels: dict[str, int] = {}
     members: dict[int, list[ImportedNode]] = {}

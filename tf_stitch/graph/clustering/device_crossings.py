@@ -14,9 +14,9 @@ SMALL_ELEMENTS = 1024
 
 
 def device_stages(imported: ImportedGraph) -> dict[str, int]:
-    """Of each node, how often what it waits for changes the device, on the path where that is most often; or SHARED.
+    """For each node, how often what it waits for changes the device, on the path where that is most often; or SHARED.
     Nodes of one region are of one stage. Small values, made of such alone, are there early and do not count; what the
-    host computes for GPUs is handed on; a collective begins anew. Empty if there is one device.
+    host computes for GPUs is handed on; a collective begins again. Empty if there is one device.
     """
     devices = _devices(imported)
     if len(set(devices.values())) < 2:

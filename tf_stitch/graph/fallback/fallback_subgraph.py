@@ -35,7 +35,7 @@ from tf_stitch.ir.types import Dim, Symbol
 _READ_A_SHAPE = ("Shape", "Size", "Rank")
 _GOES_ON = "StitchGoesOn"  # native/loop/goes_on_op.cc
 _NOTHING = "tfs_nothing"  # in place of inputs that are ignored
-_MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
+_MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are recomputed by: shape arithmetic
 
 
 class FallbackSubgraph:

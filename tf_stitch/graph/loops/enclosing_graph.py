@@ -51,7 +51,7 @@ class EnclosingGraph:
         return self._new_types.get(name) or self._types_of(name)
 
     def type(self, tensor: str) -> OutputType:
-        """Of a tensor, with sizes as TensorFlow counts them; -1 is unknown.
+        """The type of a tensor, with sizes as TensorFlow counts them; -1 is unknown.
 
         Raises:
             UnsupportedError: the IR lacks its element type.
@@ -78,7 +78,7 @@ class EnclosingGraph:
         return enum, dims
 
     def shape(self, tensor: str) -> Shape | None:
-        """Of a tensor, as it was imported, else as TensorFlow has it; None if its rank is unknown.
+        """The shape of a tensor, as it was imported, else as TensorFlow has it; None if its rank is unknown.
 
         Raises:
             UnsupportedError: the IR lacks its element type.

@@ -13,7 +13,7 @@ from tf_stitch.graph.loops.loop_roles import FORWARDS, Row
 
 
 class InductionVariables:
-    """Of one loop.
+    """The induction variables of one loop.
 
     Args:
         statics: tensors whose value is known.

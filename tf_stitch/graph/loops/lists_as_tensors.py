@@ -53,7 +53,7 @@ class ListResult:
 
 
 class LoopLists:
-    """Of one loop.
+    """The lists of one loop.
 
     Args:
         graph: gets the nodes that make tensors of lists.

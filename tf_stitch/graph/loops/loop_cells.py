@@ -39,7 +39,7 @@ class Cell:
 
 def cells(frame: LoopFrame, outer: Mapping[str, NodeDef], users: Mapping[str, Iterable[NodeDef]], types_of: TypesOf
           ) -> list[Cell]:
-    """Those of a loop: lists that it begins with as rows of a tensor, and that nobody reads after it. The element is
+    """A loop's cells: lists that it begins with as rows of a tensor, and that nobody reads after it. The element is
     known to be there: a loop that ends at once does not read it.
 
     Args:

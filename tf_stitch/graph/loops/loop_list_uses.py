@@ -52,7 +52,7 @@ class ListUse:
 
 
 class ListUses:
-    """Of one loop.
+    """How one loop uses its lists.
 
     Args:
         defs: the loop's nodes by name.

@@ -119,7 +119,7 @@ class _Replacement:
         self.loops.append(loop)
 
     def _hand_out(self, exit_: str, tensor: str, result: ListResult) -> None:
-        """Who stacks the list reads the rows; for who needs a list there is one that is made of them."""
+        """What stacks the list reads the rows; for who needs a list there is one that is made of them."""
         edit = self.edit
         self._lists[f"{exit_}:0"] = StackedList(tensor, result.distinct)
         for user in edit.users.get(exit_, ()):

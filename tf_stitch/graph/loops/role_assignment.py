@@ -33,7 +33,7 @@ from tf_stitch.graph.loops.op_inputs import OpInputs
 
 
 class RoleAssignment:
-    """Of one body. `handed_out` are the lists among the loop's results, by the Exit's name.
+    """The roles of one body. `handed_out` are the lists among the loop's results, by the Exit's name.
 
     Args:
         graph: gets copies of constants that are no part of a region.

@@ -34,7 +34,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 
 MAX_LENGTHS = 16
-"""Lengths that one loop is unrolled for, or found too long for: each is planned and compiled anew, which takes
+"""Lengths that one loop is unrolled for, or found too long for: each is planned and compiled again, which takes
 seconds."""
 
 _ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}

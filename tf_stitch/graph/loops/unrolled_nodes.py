@@ -16,7 +16,7 @@ from tf_stitch.graph.graph_item import OutputType
 
 MAX_NODES = 30_000
 """Nodes that one graph may gain. The planner takes about 3 s for 10,000 (benchmarks/planning.md), less where layers are
-alike. Up to 2026-11-28 there were 20,000: the last of five layers of 200 frames stayed a loop of TensorFlow's, whose
+alike. With 20,000 the last of five layers of 200 frames stayed a loop of TensorFlow's, whose
 other ops took as long as all the rest."""
 
 

@@ -84,7 +84,7 @@ class NativeLoop:
 
     @property
     def on_device(self) -> frozenset[str]:
-        """Those of `parts` that run where the node is."""
+        """The `parts` that run where the node is."""
         return frozenset({"body"} if self.host is not None and self.host.decides else {"body", "condition"})
 
     def __str__(self) -> str:

@@ -93,7 +93,7 @@ class _Conversion:
         self._edit.renamed.update({f"{node.name}:{port}": node.inputs[0] for port in range(ports)})
 
     def _leads_to_switches(self, node: ImportedNode) -> bool:
-        """Whether a node hands a handle on, as where a function was inlined, to nothing but branches that give way."""
+        """Whether a node hands a handle on, as where a function was inlined, to branches alone that become selects."""
         users = self._edit.users.get(node.name, ())
         return node.op == "Identity" and all(
             user.op in SWITCHES
@@ -174,7 +174,7 @@ class _Conversion:
 
     def _controls(self, node: ImportedNode) -> list[str]:
         """Names of what a node waits for, itself or for a handle; or for a predicate, if that comes after an update of
-        what the node reads or updates. Who reads a variable on a side waits for its updates alone."""
+        what the node reads or updates. What reads a variable on a side waits for its updates alone."""
         sides = self._branches.sides.get(node.name, ())
         through = [*node.control_inputs, *(p for p in map(producer_of, node.inputs) if p in self._skipped)]
         names = dict.fromkeys(w for name in through for w in self._skipped.get(name, [name]))
@@ -218,7 +218,7 @@ class _Conversion:
         return made
 
     def _rewait(self, node: ImportedNode) -> NodeDef:
-        """A node as it is, or as it was made anew, whose control inputs alone may change."""
+        """A node as it is, or as it was made again, whose control inputs alone may change."""
         if node.name in self._replaced:
             return self._replaced[node.name]
         return self._copied(node, [edge for edge in self._edit.defs[node.name].input if not edge.startswith("^")])

@@ -102,7 +102,7 @@ def _is_waited_for(node: NodeDef, edit: GraphEdit) -> bool:
 
 
 def _drop_unread(edit: GraphEdit) -> None:
-    """Takes out optionals that nobody reads (any more): they would keep their branch from giving way."""
+    """Takes out optionals that nobody reads (any more): they would keep their branch a branch."""
     for node in reversed(edit.order):
         kind = node.attr["T"].type if "T" in node.attr else None
         if not (node.op in (_MADE, _NONE) or (node.op in (*_PASS_ON, "Merge") and kind == DT_VARIANT)):

@@ -37,7 +37,7 @@ class EqualSizes:
 
 
 def equal_sizes(imported: ImportedGraph, outside: set[str], tensors: Mapping[Symbol, str]) -> EqualSizes:
-    """Of a graph that was imported without such assumptions.
+    """The equal sizes of a graph that was imported without such assumptions.
 
     Args:
         outside: nodes of no branch or loop.

@@ -100,7 +100,7 @@ def _steps(sizes: Sequence[Dim], block: Sequence[int]) -> list[int]:
 
 
 def _named(sizes: Sequence[Dim], parts: Sequence[int]) -> Dim:
-    """The product of sizes, in so many parts."""
+    """The product of sizes, in this many parts."""
     size = quotient(sizes, parts)
     if size is None:
         raise UnsupportedError(f"blocks of {list(parts)} of a batch whose size is decided at run time")

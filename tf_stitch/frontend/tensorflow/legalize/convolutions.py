@@ -45,7 +45,7 @@ class _Windows:
 
     @property
     def padded_size(self) -> tuple[int, ...]:
-        """Of images that are padded so."""
+        """The size of images with this padding."""
         before, behind = self.more
         return tuple(w.size + a + b for w, a, b in zip(self.axes, before[1:], behind[1:], strict=False))
 
@@ -144,7 +144,7 @@ def depthwise_convolution(ctx: NodeContext) -> Node:
 @legalize("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput", library=True,
           convolution=True)
 def input_grad(ctx: NodeContext) -> Node:
-    """Of the padded images, of which a part is wanted."""
+    """The gradient of the padded images, of which a part is wanted."""
     filters, grad = ctx.value(1), _images(ctx, ctx.value(2))
     sizes = ctx.dims(0, "the size of the images")
     rank = _rank(ctx)

@@ -30,7 +30,7 @@ def _refuse_any_order(ctx: NodeContext, dtype: DType, combine: Combine) -> None:
 
 
 def _refuse_unknown(ctx: NodeContext, rows: Dim) -> None:
-    """A kernel that deals rows out to tasks has to know them, or a region would be built anew for each length."""
+    """A kernel that deals rows out to tasks has to know them, or a region would be built again for each length."""
     if not isinstance(rows, int):
         raise UnsupportedError(f"{ctx.op} scatters to rows whose number is decided at run time")
 
@@ -84,7 +84,7 @@ def _segments(ctx: NodeContext, combine: Combine, first: float) -> Node:
 
 @legalize("Bincount")
 def bincount(ctx: NodeContext) -> Node:
-    """Of all elements, whatever their axes."""
+    """Counts all elements, whatever their axes."""
     return _counts(ctx, (), Combine.SUM)
 
 

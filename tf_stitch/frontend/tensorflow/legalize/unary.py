@@ -56,7 +56,7 @@ def cast(ctx: NodeContext) -> Node:
 
 @legalize("Bitcast")
 def bitcast(ctx: NodeContext) -> Node:
-    """Of a float32 alone."""
+    """Reinterprets the bits of a float32; no other type."""
     if ctx.attrs.dtype("type") is not DType.I32:
         raise UnsupportedError(f"Bitcast to {ctx.attrs.dtype('type').value}")
     return ctx.b.op(K.BITS, ctx.value(0))
