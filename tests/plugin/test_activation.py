@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -176,14 +177,15 @@ def test_keras_auto_is_false(imports: str) -> None:
 def test_wheel_and_editable_contents(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("setup.py", "pyproject.toml", "tf_stitch"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "tf_stitch"):
         (source / name).symlink_to(ROOT / name)
     build = (
         "from setuptools import build_meta\n"
         f"build_meta.build_wheel({str(tmp_path / 'wheel')!r})\n"
         f"build_meta.build_editable({str(tmp_path / 'editable')!r})\n"
+        f"build_meta.build_sdist({str(tmp_path / 'sdist')!r})\n"
     )
-    for folder in ("wheel", "editable"):
+    for folder in ("wheel", "editable", "sdist"):
         (tmp_path / folder).mkdir()
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=200)
     [wheel] = (tmp_path / "wheel").glob("*.whl")
@@ -193,6 +195,14 @@ def test_wheel_and_editable_contents(tmp_path: Path) -> None:
             assert archive.read("tf_stitch.pth").decode() == PTH_LINE + "\n"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        [metadata] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     sources = [path for path in (ROOT / "tf_stitch/native").rglob("*.[ch]*") if path.suffix != ".pyc"]
     assert {path.relative_to(ROOT).as_posix() for path in sources} <= names
+    assert {Path(name).name for name in names if ".dist-info/licenses/" in name} == {
+        "LICENSE", "NOTICE", "cytoscape.LICENSE", "dagre.LICENSE"}
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        held = {Path(name).name for name in packed.getnames()}
+    assert {"LICENSE", "NOTICE", "cytoscape.LICENSE", "setup.py", "graph_hook.cc"} <= held
     assert {"tf_stitch/plugin/autoload.py", "tf_stitch/frontend/tensorflow/__init__.py"} <= names
