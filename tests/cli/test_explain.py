@@ -285,9 +285,19 @@ def test_program(document: Document, tmp_path: Path) -> None:
     assert (tmp_path / "p.html").exists()
     done = explain(str(tmp_path), "--why=m")
     assert done.stdout == "m (MatMul) in graph g\n  TensorFlow runs it: MatMul is a library call\n"
-    for wrong in (["--why=nothing*"], ["--graph=nothing"]):
-        done = explain(str(tmp_path), "--html=", *wrong)
-        assert "no such op" in done.stdout or "no graph has 'nothing' in its name" in done.stderr
+
+
+@pytest.mark.parametrize(("flag", "code", "said"), [
+    ("--why=nothing*", 2, "no op has a name like 'nothing*'"), ("--op=nothing", 2, "no op has a name like 'nothing'"),
+    ("--graph=nothing", 1, "no graph has 'nothing' in its name"),
+    ("--source=nofile.py:3", 2, "no op was made at nofile.py:3; ops here come from model.py")])
+def test_flags_that_fit_nothing(document: Document, tmp_path: Path, flag: str, code: int, said: str) -> None:
+    document["graphs"][0]["sources"] = {"m": "model.py:7"}
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    done = explain(str(tmp_path), flag)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert not done.stdout
 
 
 class Decoder(tf.Module):

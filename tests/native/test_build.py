@@ -232,6 +232,18 @@ def test_a_library_that_cannot_be_loaded_today(source: Path, tmp_path: Path, run
     assert len(runs) == 2
 
 
+def test_a_build_is_said_before_and_after(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where stderr is no terminal, which has a line of progress."""
+    said_before = []
+    compiled = build._compiled
+    monkeypatch.setattr(build, "_compiled", lambda *rest: (said_before.append(capsys.readouterr().err),
+                                                           compiled(*rest))[1])
+    build_library(TINY, tmp_path)
+    assert said_before == ["[tf_stitch] building tiny for this TensorFlow, once; it may take minutes\n"]
+    assert "built tiny for this TensorFlow in " in capsys.readouterr().err
+
+
 def test_a_library_that_lacks_a_function(source: Path, tmp_path: Path, runs: list[str]) -> None:
     source.write_text("int nobody_has(); int tiny() { return nobody_has(); }\n__attribute__((constructor)) void now() "
                       "{ tiny(); }\n")

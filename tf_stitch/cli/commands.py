@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,19 @@ def usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(["usage: tf_stitch COMMAND [flags]; tf_stitch COMMAND --help says more", "", *lines, "",
+                      "tf_stitch train.py runs a program; TF_STITCH=1 in the environment has its graphs stitched.",
+                      "tf_stitch --version says which tf_stitch this is.", "",
                       "Start with `tf_stitch doctor`, then `tf_stitch run --report=/tmp/stitch train.py` and",
                       "`tf_stitch explain /tmp/stitch`. TF_STITCH=1 in the environment does what run does."])
+
+
+def nearest(name: str) -> str:
+    """What is said of a name that is no command, with the command that it may have been meant to be."""
+    if name.startswith("-"):
+        return f"{name} is no flag"
+    close = difflib.get_close_matches(name, [*COMMANDS, "version"], n=1)
+    said = f"there is no command {name!r}, and no such file"
+    return f"{said}: did you mean {close[0]!r}?" if close else said
 
 
 def parse(name: str, doc: str | None, values: flags.FlagValues, arguments: Sequence[str], stop: bool = False

@@ -237,6 +237,8 @@ def _compile(compiler: str, library: Library, flags: list[str], libraries: list[
     runs: list[Future[None]] = []
     activity = Activity(lambda: f"building {library.name} for this TensorFlow, once: {sum(r.done() for r in runs)} of "
                                 f"{len(library.units)} parts")
+    if not on_terminal():
+        say(f"building {library.name} for this TensorFlow, once; it may take minutes")
     with activity.going_on():
         built = _compiled(compiler, library, flags, libraries, runs)
     if not on_terminal():
