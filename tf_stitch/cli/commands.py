@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Command] = {
     "explain": Command("tf_stitch.cli.explain.command", "says where a run's time goes, and why ops were left out"),
     "doctor": Command("tf_stitch.cli.doctor", "says what works on this machine, and what to do about the rest"),
     "bisect": Command("tf_stitch.cli.bisect", "finds the region and kernel that make a result differ"),
+    "bug-report": Command("tf_stitch.cli.bug_report", "puts what a bug report needs into one archive"),
     "convert": Command("tf_stitch.convert.command", "makes a SavedModel that carries its kernels with it"),
     "prebuild": Command("tf_stitch.cli.prebuild", "fills a cache, for images and clusters"),
     "cache": Command("tf_stitch.cli.cache", "shows the cache, and clears it"),
