@@ -72,6 +72,14 @@ def test_every_op_has_a_kernel_or_a_reason(document: Document) -> None:
     assert ops["m"].why == "MatMul is a library call"
 
 
+def test_the_handle_of_a_variable_is_called_what_the_user_knows() -> None:
+    nodes = [node("w", "StitchHandle", [], reason="StitchHandle has no legalisation")]
+    graph = {"graph": "g", "device": "CPU", "stitched_nodes": 0, "regions": [], "left_out": {}, "milliseconds": 1.0}
+    empty: Document = {"regions": [], "kernels": [], "builds": [], "fallbacks": []}
+    [found] = graphs(empty | {"graphs": [graph | {"nodes": nodes}]})
+    assert [(op.op, op.why) for op in found.ops] == [("VarHandleOp", "VarHandleOp has no legalisation")]
+
+
 def test_a_region_says_what_is_transposed_beside_its_convolutions(document: Document) -> None:
     document["builds"][1]["convolutions"] = "3 convolutions, no transpose beside them"
     [graph] = graphs(document)
