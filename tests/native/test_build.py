@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tf_stitch.config import load_config
 from tf_stitch.errors import NativeError
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.native import build
 from tf_stitch.native.build import GRAPH_HOOK, Library, build_library, find_library, is_portable
 
@@ -308,6 +309,12 @@ def test_a_folder_that_is_only_read(source: Path, tmp_path: Path, monkeypatch: p
     build.native_cache.cache_clear()
     monkeypatch.setattr(build, "COMPILERS", ("no-such-compiler",))
     assert build_library(TINY, tmp_path) == path
+
+
+def test_the_op_holds_all_that_libraries_need() -> None:
+    sources = build.STITCH_OP.sources
+    assert len(sources) == len(set(sources))
+    assert {source for library in LIBRARIES for source in library.sources} <= set(sources)
 
 
 def test_hook_links_no_tensorflow() -> None:

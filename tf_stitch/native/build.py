@@ -26,7 +26,6 @@ from tf_stitch.child_process import end_children, find_program, python_code
 from tf_stitch.compiler_run import refuses_the_source, run_compiler
 from tf_stitch.config import plain_environment
 from tf_stitch.errors import BuildError, NativeError
-from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.messages import Activity, on_terminal, say
 from tf_stitch.native import failed_builds
 from tf_stitch.native.failed_builds import LastingError
@@ -89,10 +88,11 @@ _CUDNN = ("cuda/cudnn.cc", "cuda/convolution_graph.cc", "cuda/cudnn_library.cc",
           "cuda/cudnn_plans.cc")
 _ATTENTION = ("cuda/cudnn_attention.cc", "cuda/attention_graph.cc")
 _TOGETHER = (_WITH_TENSORFLOW, _RUNTIME, _CUDA, _CUDNN, _ATTENTION)
+_FOR_PROCESSORS = ("cpu/host_blocks_baseline.cc", "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc")
+# Without an import of `libraries`, which takes a tenth of a second. A test compares.
 STITCH_OP = Library(
     "stitch_op",
-    tuple(dict.fromkeys((*(source for unit in _TOGETHER for source in unit),
-                         *(source for library in LIBRARIES for source in library.sources)))),
+    (*(source for unit in _TOGETHER for source in unit), *_FOR_PROCESSORS),
     links_tensorflow=True,
     together=_TOGETHER,
 )
