@@ -1,10 +1,10 @@
-"""What each wheel of TensorFlow exports to a library like the native op: writes tests/native/exported_symbols.txt.xz.
+"""What each wheel of TensorFlow exports to a library like the native op: writes tools/exported_symbols.txt.xz.
 
     python -m tools.exported_symbols                                  # every wheel below, one after the other
     python -m tools.exported_symbols tensorflow==2.22.0               # adds one, and leaves the others as they are
 
 Downloads each wheel (up to 600 MB), reads the one library that the native op links, and removes the wheel again.
-The test of the native libraries reads the file: tests/native/test_exported_symbols.py.
+The test of the native libraries reads the file: tests/tools/test_exported_symbols.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from absl import app
 WHEELS = tuple(f"{name}=={version}" for version in ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
                for name in ("tensorflow", "tensorflow-cpu"))
 """The last release of each minor version."""
-FILE = Path(__file__).parents[1] / "tests" / "native" / "exported_symbols.txt.xz"
+FILE = Path(__file__).with_suffix(".txt.xz")
 LIBRARY = "tensorflow/libtensorflow_framework.so.2"
 _RUNTIME = re.compile(r"_Z(N?K?St|T[ISV]N?St)|_ITM_|__gmon_start__")
 """Of the C++ library, which TensorFlow's own may define again, and of the compiler."""

@@ -1,7 +1,7 @@
 """What `import tensorflow` costs with TF_STITCH=1, and without: seconds on the wall and of processor time, medians of
 processes that take turns.
 
-    python -m tools.import_cost --turns=9
+    python -m tools.import_cost --import_turns=9
 
 On a machine that is busy the seconds of processor time are the ones to believe.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-_TURNS = flags.DEFINE_integer("turns", 9, "processes of each kind", lower_bound=1)
+_TURNS = flags.DEFINE_integer("import_turns", 9, "processes of each kind", lower_bound=1)
 _PROGRAM = """
 import os, time
 before, start = sum(os.times()[:2]), time.perf_counter()

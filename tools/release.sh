@@ -23,9 +23,9 @@ PATH="$work/release/bin:$PATH"
 rm -rf "$root/dist" && mkdir "$root/dist"
 cd "$work/tree" && python -m build -q --sdist --outdir "$root/dist" .
 
-# In a folder without the sources, with gcc (for kernels of CPUs) and no g++.
+# In a folder without the sources, with gcc (for kernels of CPUs) and without a C++ compiler.
 try_wheel() {
-  mkdir "$work/programs" && ln -s "$(command -v gcc)" "$(command -v as)" "$(command -v ld)" "$(command -v sh)" "$work/programs"
+  mkdir "$work/programs" && ln -s /usr/bin/* "$work/programs" && rm "$work/programs"/*++*
   "$python" -m venv "$work/try"
   "$work/try/bin/pip" install -q "tensorflow-cpu==$2" "$1"
   (cd "$work" && PATH="$work/programs" HOME="$work" "$work/try/bin/python" -m tf_stitch doctor --try)

@@ -53,6 +53,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("home")
 def test_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bug_report, "execute", Program(is_wrong=False))
+    monkeypatch.setenv("TF_STITCH_PLANNER", "greedy")
     files = collect(["train"])
     assert list(files) == ["doctor.txt", "messages.txt", "report.json", "summary.txt", "versions.txt"]
     assert files["report.json"] == '{"home": "~/train.py:3"}'
@@ -60,6 +61,7 @@ def test_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert files["messages.txt"] == "[tf_stitch] said\n"
     assert "results: 1 compared, largest relative difference 0\n" in files["summary.txt"]
     assert "\ntensorflow" in files["versions.txt"]
+    assert files["versions.txt"].endswith("\nTF_STITCH_PLANNER=greedy\n")
 
 
 @pytest.mark.usefixtures("home")

@@ -31,6 +31,7 @@ from absl import flags
 from tf_stitch import child_process
 from tf_stitch.cli.bisect import ON, BisectError, Culprit, Outcome, difference, execute, find_culprit
 from tf_stitch.cli.commands import parse, wrong
+from tf_stitch.config import own_variables
 from tf_stitch.version import __version__
 
 ARCHIVE = "tf_stitch_bug_report"
@@ -138,7 +139,7 @@ def _versions() -> Iterator[str]:
     names = {f"{package.name} {package.version}" for package in importlib.metadata.distributions()
              if package.name and package.name != "tf_stitch"}  # which says above what it is
     yield from sorted(name for name in names if _PACKAGES.match(name))
-    yield from sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("TF_STITCH"))
+    yield from (f"{name}={value}" for name, value in own_variables().items())
 
 
 def _doctor() -> str:
