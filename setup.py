@@ -40,10 +40,11 @@ class WheelOfOneTensorFlow(bdist_wheel):
     """Of a tree that holds native libraries: for this platform, any Python; TensorFlow's version is the build tag."""
 
     def finalize_options(self) -> None:
-        super().finalize_options()
         self._libraries = sorted(Path("tf_stitch/native/prebuilt").glob("stitch_op-tf*.so"))
+        if self._libraries:  # of machine code, as if setuptools had built it
+            self.distribution.has_ext_modules = lambda: True
+        super().finalize_options()
         if self._libraries:
-            self.root_is_pure = False
             self.build_number = self._libraries[0].name.removeprefix("stitch_op-tf").rpartition("-")[0] + "tf"
 
     def get_tag(self) -> tuple[str, str, str]:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import tf_stitch
 from tf_stitch.__main__ import main
+from tf_stitch.cli.commands import USAGE
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,6 +38,43 @@ def test_commands_are_found(command: str, capsys: pytest.CaptureFixture[str]) ->
 def test_without_arguments_the_commands_are_told() -> None:
     with pytest.raises(SystemExit, match="usage: tf_stitch COMMAND"):
         main([])
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["version"]])
+def test_the_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"tf_stitch {tf_stitch.__version__}\n"
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("explian", "there is no command 'explian', and no such file: did you mean 'explain'?"),
+    ("xyzzy", "there is no command 'xyzzy', and no such file; "), ("--explain", "--explain is no flag; ")])
+def test_an_unknown_command(name: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "xyzzy").mkdir()
+    with pytest.raises(SystemExit) as end:
+        main([name, "/tmp/stitch"])
+    assert end.value.code == USAGE
+    assert capsys.readouterr().err.startswith(f"tf_stitch: {said}")
+
+
+@pytest.mark.parametrize("name", ["train.py", "train", "folder"])
+def test_a_program_runs(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for file in ("train.py", "train", "folder/__main__.py"):
+        (tmp_path / file).write_text("import sys; print(sys.argv[1:])")
+    done = subprocess.run([sys.executable, "-m", "tf_stitch", name, "--version"], cwd=tmp_path, capture_output=True,
+                          text=True, env={**os.environ, "TF_STITCH": "0", "PYTHONPATH": str(ROOT)})
+    assert done.stdout == "['--version']\n", done.stderr
+
+
+def test_a_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"there is no program gone\.py"):
+        main(["gone.py"])
 
 
 def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:

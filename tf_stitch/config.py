@@ -315,6 +315,11 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
 
 
+def own_variables() -> dict[str, str]:
+    """The TF_STITCH_* variables of this process, TF_STITCH among them, as they are."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith("TF_STITCH")}
+
+
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process with these variables, with everything stitched and no report unless they say so."""
     ours = ("TF_STITCH_REPORT", "TF_STITCH_FUEL")

@@ -24,7 +24,7 @@ from tf_stitch.native.build import GRAPH_HOOK, PREBUILT, SOURCE_DIR, STITCH_OP, 
 _OUT = flags.DEFINE_string("wheel_out", "dist", "folder for the wheel")
 
 ROOT = Path(__file__).parents[1]
-_PARTS = ("setup.py", "pyproject.toml", "tf_stitch")
+_PARTS = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "tf_stitch")
 
 
 def make_wheel(folder: Path) -> Path:

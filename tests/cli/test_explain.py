@@ -72,6 +72,14 @@ def test_every_op_has_a_kernel_or_a_reason(document: Document) -> None:
     assert ops["m"].why == "MatMul is a library call"
 
 
+def test_the_handle_of_a_variable_is_called_what_the_user_knows() -> None:
+    nodes = [node("w", "StitchHandle", [], reason="StitchHandle has no legalisation")]
+    graph = {"graph": "g", "device": "CPU", "stitched_nodes": 0, "regions": [], "left_out": {}, "milliseconds": 1.0}
+    empty: Document = {"regions": [], "kernels": [], "builds": [], "fallbacks": []}
+    [found] = graphs(empty | {"graphs": [graph | {"nodes": nodes}]})
+    assert [(op.op, op.why) for op in found.ops] == [("VarHandleOp", "VarHandleOp has no legalisation")]
+
+
 def test_a_region_says_what_is_transposed_beside_its_convolutions(document: Document) -> None:
     document["builds"][1]["convolutions"] = "3 convolutions, no transpose beside them"
     [graph] = graphs(document)
@@ -285,9 +293,19 @@ def test_program(document: Document, tmp_path: Path) -> None:
     assert (tmp_path / "p.html").exists()
     done = explain(str(tmp_path), "--why=m")
     assert done.stdout == "m (MatMul) in graph g\n  TensorFlow runs it: MatMul is a library call\n"
-    for wrong in (["--why=nothing*"], ["--graph=nothing"]):
-        done = explain(str(tmp_path), "--html=", *wrong)
-        assert "no such op" in done.stdout or "no graph has 'nothing' in its name" in done.stderr
+
+
+@pytest.mark.parametrize(("flag", "code", "said"), [
+    ("--why=nothing*", 2, "no op has a name like 'nothing*'"), ("--op=nothing", 2, "no op has a name like 'nothing'"),
+    ("--graph=nothing", 1, "no graph has 'nothing' in its name"),
+    ("--source=nofile.py:3", 2, "no op was made at nofile.py:3; ops here come from model.py")])
+def test_flags_that_fit_nothing(document: Document, tmp_path: Path, flag: str, code: int, said: str) -> None:
+    document["graphs"][0]["sources"] = {"m": "model.py:7"}
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    done = explain(str(tmp_path), flag)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert not done.stdout
 
 
 class Decoder(tf.Module):

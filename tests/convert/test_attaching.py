@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_stitch.convert.saved_model import GRAPH_FILE, parse, read_model
+from tf_stitch.convert.paths import GRAPH_FILE
+from tf_stitch.convert.saved_model import parse, read_model
 from tools.benchmark.conversion_host import build_loader, one_region, run_loader
 
 SHORTER = 5

@@ -15,9 +15,9 @@ import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.config import load_config, plain_environment
-from tf_stitch.convert import conversion, saved_model
+from tf_stitch.convert import conversion, paths
 from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
-from tf_stitch.convert.saved_model import CERTIFICATE, MANIFEST, ORIGINAL, OWN_FOLDER
+from tf_stitch.convert.paths import CERTIFICATE, MANIFEST, ORIGINAL, OWN_FOLDER
 
 Make = Callable[[str], Path]
 
@@ -33,6 +33,17 @@ def refused(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *fla
 
 def test_no_such_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no directory" in refused(capsys, tmp_path / "gone", tmp_path / "out")
+
+
+def test_a_wrong_path_is_told_at_once(tmp_path: Path) -> None:
+    """Before TensorFlow is imported, or the native op is built."""
+    code = ("import sys, tf_stitch.convert.command as command\n"
+            "code = command.main(['--input_dir=nope', '--output_dir=out'])\n"
+            "sys.exit(code if 'tensorflow' not in sys.modules else 'TensorFlow was imported')")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
+                          env=plain_environment() | {"PYTHONPATH": str(Path(__file__).parents[2])})
+    assert done.returncode == REFUSED, done.stderr
+    assert done.stderr == "tf_stitch convert: there is no directory nope: --input_dir names that of a SavedModel\n"
 
 
 def test_no_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +156,7 @@ def test_an_unknown_custom_op(models: Make, tmp_path: Path, capsys: pytest.Captu
 
 def test_a_graph_over_two_gigabytes(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_model, "LARGEST_GRAPH", 1000)
+    monkeypatch.setattr(paths, "LARGEST_GRAPH", 1000)
     assert "is larger than 2 GB" in refused(capsys, models("keras"), tmp_path / "out")
 
 

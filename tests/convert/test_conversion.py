@@ -14,7 +14,7 @@ import pytest
 from tests.convert.models import MAKERS
 from tf_stitch.convert.command import OK, REFUSED, main
 from tf_stitch.convert.kernels import AheadBuilder
-from tf_stitch.convert.saved_model import MANIFEST, OWN_FOLDER
+from tf_stitch.convert.paths import MANIFEST, OWN_FOLDER
 
 ATOL = {"half": 2e-2}
 """Other models keep to 1e-5."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from tf_stitch.convert.command import OK, REFUSED, main
-from tf_stitch.convert.saved_model import CERTIFICATE, MANIFEST, OWN_FOLDER
+from tf_stitch.convert.paths import CERTIFICATE, MANIFEST, OWN_FOLDER
 
 FLOATS = tf.TensorSpec([None, 16], name="x")
 

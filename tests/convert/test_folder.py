@@ -10,8 +10,8 @@ import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.convert import folder as module
-from tf_stitch.convert.folder import PREFIX, check_apart, copy_model, remove_abandoned, staged
-from tf_stitch.convert.saved_model import GRAPH_FILE
+from tf_stitch.convert.folder import PREFIX, copy_model, remove_abandoned, staged
+from tf_stitch.convert.paths import GRAPH_FILE, check_apart
 from tf_stitch.errors import ConvertError
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from tf_stitch.convert.saved_model import GRAPH_FILE, Model
+from tf_stitch.convert.paths import GRAPH_FILE
+from tf_stitch.convert.saved_model import Model
 from tf_stitch.convert.stored_runs import StoredScope, StoredShapes, StoredVerdicts, Verdicts
 
 VERDICTS = Verdicts([1, 3], {"serve": 0.5})

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tf_stitch.config import load_config
 from tf_stitch.errors import NativeError
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.native import build
 from tf_stitch.native.build import GRAPH_HOOK, Library, build_library, find_library, is_portable
 
@@ -232,6 +233,18 @@ def test_a_library_that_cannot_be_loaded_today(source: Path, tmp_path: Path, run
     assert len(runs) == 2
 
 
+def test_a_build_is_said_before_and_after(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where stderr is no terminal, which has a line of progress."""
+    said_before = []
+    compiled = build._compiled
+    monkeypatch.setattr(build, "_compiled", lambda *rest: (said_before.append(capsys.readouterr().err),
+                                                           compiled(*rest))[1])
+    build_library(TINY, tmp_path)
+    assert said_before == ["[tf_stitch] building tiny for this TensorFlow, once; it may take minutes\n"]
+    assert "built tiny for this TensorFlow in " in capsys.readouterr().err
+
+
 def test_a_library_that_lacks_a_function(source: Path, tmp_path: Path, runs: list[str]) -> None:
     source.write_text("int nobody_has(); int tiny() { return nobody_has(); }\n__attribute__((constructor)) void now() "
                       "{ tiny(); }\n")
@@ -296,6 +309,12 @@ def test_a_folder_that_is_only_read(source: Path, tmp_path: Path, monkeypatch: p
     build.native_cache.cache_clear()
     monkeypatch.setattr(build, "COMPILERS", ("no-such-compiler",))
     assert build_library(TINY, tmp_path) == path
+
+
+def test_the_op_holds_all_that_libraries_need() -> None:
+    sources = build.STITCH_OP.sources
+    assert len(sources) == len(set(sources))
+    assert {source for library in LIBRARIES for source in library.sources} <= set(sources)
 
 
 def test_hook_links_no_tensorflow() -> None:

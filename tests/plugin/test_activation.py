@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -23,14 +24,14 @@ PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __i
 TOY_SESSION = """
 import sys, types
 class Session:
-    def __init__(self, config, native):
+    def __init__(self, config, native, process):
         self.rewrites = 0
         print("session", config.strict, native is not None)
     def rewrite(self, item):
         self.rewrites += 1
     def build(self, region, device, key): return None
     fallbacks = types.SimpleNamespace(subgraph=lambda region, reason: None, run=lambda region, call: None)
-    profitability, lifetimes, first_calls = None, types.SimpleNamespace(left=None), None
+    labels, profitability, lifetimes, first_calls = None, None, types.SimpleNamespace(left=None), None
     def hook_error(self, exc): raise exc
     def close(self): print("closed", self.rewrites > 0)
 module = types.ModuleType("tf_stitch.plugin.session")
@@ -169,21 +170,22 @@ for _ in range(2): model.compile("sgd", "mse", jit_compile=True); print("explici
 def test_keras_auto_is_false(imports: str) -> None:
     variables = {"TF_STITCH": "1", "TF_STITCH_WRAP": "py_function"}
     result = run(TOY_SESSION + START + imports + KERAS, **variables)
-    assert result.stdout.split("\n")[1:4] == ["auto False", "explicit True", "explicit True"], result.stderr
+    assert result.stdout.split("\n")[:3] == ["auto False", "explicit True", "explicit True"], result.stderr
     assert result.stderr.count("XLA compiles this model") == 1
 
 
 def test_wheel_and_editable_contents(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("setup.py", "pyproject.toml", "tf_stitch"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "tf_stitch"):
         (source / name).symlink_to(ROOT / name)
     build = (
         "from setuptools import build_meta\n"
         f"build_meta.build_wheel({str(tmp_path / 'wheel')!r})\n"
         f"build_meta.build_editable({str(tmp_path / 'editable')!r})\n"
+        f"build_meta.build_sdist({str(tmp_path / 'sdist')!r})\n"
     )
-    for folder in ("wheel", "editable"):
+    for folder in ("wheel", "editable", "sdist"):
         (tmp_path / folder).mkdir()
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=200)
     [wheel] = (tmp_path / "wheel").glob("*.whl")
@@ -193,6 +195,14 @@ def test_wheel_and_editable_contents(tmp_path: Path) -> None:
             assert archive.read("tf_stitch.pth").decode() == PTH_LINE + "\n"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        [metadata] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     sources = [path for path in (ROOT / "tf_stitch/native").rglob("*.[ch]*") if path.suffix != ".pyc"]
     assert {path.relative_to(ROOT).as_posix() for path in sources} <= names
+    assert {Path(name).name for name in names if ".dist-info/licenses/" in name} == {
+        "LICENSE", "NOTICE", "cytoscape.LICENSE", "dagre.LICENSE"}
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        held = {Path(name).name for name in packed.getnames()}
+    assert {"LICENSE", "NOTICE", "cytoscape.LICENSE", "setup.py", "graph_hook.cc"} <= held
     assert {"tf_stitch/plugin/autoload.py", "tf_stitch/frontend/tensorflow/__init__.py"} <= names

@@ -16,7 +16,8 @@ from tf_stitch.config import load_config
 from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.first_calls import EXECUTOR, ORIGINAL_CALLS, FirstCalls, instantiate
+from tf_stitch.plugin.callers_executor import EXECUTOR
+from tf_stitch.plugin.first_calls import ORIGINAL_CALLS, FirstCalls, instantiate
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -15,6 +15,7 @@ from tensorflow.python.framework.tensor import DenseSpec
 from tf_stitch.config import load_config
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import function_calls
+from tf_stitch.plugin.callers_executor import EXECUTOR
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +99,7 @@ def executors(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> set[s
 def test_the_executor_is_asked_for_in_calls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     f = function_of([tf.Variable(1.0)])
     x = tf.constant(1.0)
-    assert executors(monkeypatch, lambda: f(x)) == {function_calls.EXECUTOR}
+    assert executors(monkeypatch, lambda: f(x)) == {EXECUTOR}
     assert context().function_call_options.executor_type is None
     with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
         assert executors(monkeypatch, lambda: f(x)) == {"SINGLE_THREADED_EXECUTOR"}

@@ -50,12 +50,14 @@ class Outcome:
         regions: each region's nodes with their ops, in the order they were stitched; None: there is no report.
         patterns: the nodes of each region's patterns.
         failure: what it said when it failed, or None.
+        messages: lines of stderr that tf_stitch wrote.
     """
 
     values: dict[str, float]
     regions: list[dict[str, str]] | None = None
     patterns: list[list[list[str]]] | None = None
     failure: str | None = None
+    messages: tuple[str, ...] = ()
 
 
 Run = Callable[[str | None], Outcome]
@@ -201,13 +203,19 @@ def _number(word: str) -> float | None:
         return None
 
 
-def execute(command: Sequence[str], variables: dict[str, str], timeout: float | None = None) -> Outcome:
+def execute(command: Sequence[str], variables: dict[str, str], timeout: float | None = None,
+            report_dir: Path | None = None) -> Outcome:
     """Runs the command, with `variables` in place of its TF_STITCH, fuel and report.
 
     Args:
         timeout: seconds after which it counts as failed.
+        report_dir: an empty folder that keeps the report; None: nobody else reads it.
+
+    Raises:
+        BisectError: it cannot be run.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = str(report_dir or temporary)
         environment = environment_with(variables)
         if variables.get("TF_STITCH") == "1":
             environment["TF_STITCH_REPORT"] = folder
@@ -219,10 +227,12 @@ def execute(command: Sequence[str], variables: dict[str, str], timeout: float | 
             raise BisectError(f"{command[0]} cannot be run: {error}") from None
         report = Path(folder) / "report.json"
         regions, patterns = _regions(json.loads(report.read_text())) if report.exists() else (None, None)
+    lines = done.stderr.strip().splitlines()
+    messages = tuple(line for line in lines if line.startswith("[tf_stitch]"))
     if done.returncode:
-        said = " / ".join(done.stderr.strip().splitlines()[-_TAIL:])
-        return Outcome({}, regions, patterns, f"exit status {done.returncode}: {said}")
-    return Outcome(printed_values(done.stdout), regions, patterns)
+        said = " / ".join(lines[-_TAIL:])
+        return Outcome({}, regions, patterns, f"exit status {done.returncode}: {said}", messages)
+    return Outcome(printed_values(done.stdout), regions, patterns, messages=messages)
 
 
 def _regions(report: dict[str, Any]) -> tuple[list[dict[str, str]], list[list[list[str]]]]:

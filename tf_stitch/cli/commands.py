@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ COMMANDS: Mapping[str, Command] = {
     "explain": Command("tf_stitch.cli.explain.command", "says where a run's time goes, and why ops were left out"),
     "doctor": Command("tf_stitch.cli.doctor", "says what works on this machine, and what to do about the rest"),
     "bisect": Command("tf_stitch.cli.bisect", "finds the region and kernel that make a result differ"),
+    "bug-report": Command("tf_stitch.cli.bug_report", "puts what a bug report needs into one archive"),
     "convert": Command("tf_stitch.convert.command", "makes a SavedModel that carries its kernels with it"),
     "prebuild": Command("tf_stitch.cli.prebuild", "fills a cache, for images and clusters"),
     "cache": Command("tf_stitch.cli.cache", "shows the cache, and clears it"),
@@ -49,8 +51,19 @@ def usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(["usage: tf_stitch COMMAND [flags]; tf_stitch COMMAND --help says more", "", *lines, "",
+                      "tf_stitch train.py runs a program; TF_STITCH=1 in the environment has its graphs stitched.",
+                      "tf_stitch --version says which tf_stitch this is.", "",
                       "Start with `tf_stitch doctor`, then `tf_stitch run --report=/tmp/stitch train.py` and",
                       "`tf_stitch explain /tmp/stitch`. TF_STITCH=1 in the environment does what run does."])
+
+
+def nearest(name: str) -> str:
+    """What is said of a name that is no command, with the command that it may have been meant to be."""
+    if name.startswith("-"):
+        return f"{name} is no flag"
+    close = difflib.get_close_matches(name, [*COMMANDS, "version"], n=1)
+    said = f"there is no command {name!r}, and no such file"
+    return f"{said}: did you mean {close[0]!r}?" if close else said
 
 
 def parse(name: str, doc: str | None, values: flags.FlagValues, arguments: Sequence[str], stop: bool = False

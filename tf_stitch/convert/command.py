@@ -36,6 +36,7 @@ from pathlib import Path
 from absl import flags
 
 from tf_stitch.config import load_config, quiet_tensorflow
+from tf_stitch.convert.paths import check_paths
 from tf_stitch.errors import ConvertError, ConvertFlagError, StitchError
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -127,6 +128,8 @@ def _run(values: flags.FlagValues) -> int:
     Raises:
         StitchError: it cannot be done.
     """
+    if not values.verify_only:
+        check_paths(Path(values.input_dir), None if values.dry_run else Path(values.output_dir), values.overwrite)
     quiet_tensorflow()
     import tensorflow as tf
 

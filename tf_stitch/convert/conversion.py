@@ -20,16 +20,16 @@ from tf_stitch.convert.attempt import Attempt, Trials
 from tf_stitch.convert.certificate import Checked, check, document, failure
 from tf_stitch.convert.coverage import Coverage, coverage
 from tf_stitch.convert.draft import rewritten
-from tf_stitch.convert.folder import check_apart, check_target, copy_model, own_folder, staged
+from tf_stitch.convert.folder import copy_model, own_folder, staged
 from tf_stitch.convert.gradients import drop_gradients
 from tf_stitch.convert.locating import first_difference
 from tf_stitch.convert.module_file import Module, ir_hashes
 from tf_stitch.convert.named_variables import name_variables
 from tf_stitch.convert.options import Options
+from tf_stitch.convert.paths import CERTIFICATE, GRAPH_FILE, MANIFEST, ORIGINAL, check_paths
 from tf_stitch.convert.plan import Task, form_regions, read_task
 from tf_stitch.convert.progress import Progress
 from tf_stitch.convert.running import Loaded
-from tf_stitch.convert.saved_model import CERTIFICATE, GRAPH_FILE, MANIFEST, ORIGINAL
 from tf_stitch.errors import ConvertError
 from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.runtime.cache_key import package_digest
@@ -79,9 +79,7 @@ def convert(options: Options, config: StitchConfig, progress: Progress, dry_run:
         StitchError: a compiler is missing, or rejected a kernel.
     """
     config = replace(config, scope=options.scope)
-    if not dry_run:
-        check_apart(options.source, options.target)
-        check_target(options.target, options.overwrite)
+    check_paths(options.source, None if dry_run else options.target, options.overwrite)
     library = load_op(config.cache_dir, portable=not dry_run)  # the models go to other machines, and it with them
     progress.step(f"reading {options.source}")
     task = read_task(options, config)

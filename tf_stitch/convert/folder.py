@@ -14,7 +14,7 @@ from google.protobuf.message import EncodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.child_process import run_at_the_end
-from tf_stitch.convert.saved_model import GRAPH_FILE, OWN_FOLDER
+from tf_stitch.convert.paths import GRAPH_FILE, OWN_FOLDER, check_target
 from tf_stitch.errors import ConvertError
 from tf_stitch.private_folder import check_own, open_lock
 
@@ -60,30 +60,6 @@ def _removed_at_the_end(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # a folder is left, which the next conversion removes
             stack.enter_context(run_at_the_end(["rm", "-rf", "--", str(folder.absolute())]))
         yield
-
-
-def check_apart(source: Path, target: Path) -> None:
-    """
-    Raises:
-        ConvertError: the model would be written over the one that is read, or into it.
-    """
-    one, other = source.resolve(), target.resolve()
-    if one == other or one in other.parents or other in one.parents:
-        raise ConvertError(f"{target} is the input, in it, or has it inside, and the input is only read: give another "
-                           "--output_dir")
-
-
-def check_target(target: Path, overwrite: bool) -> None:
-    """
-    Raises:
-        ConvertError: the target exists and is not to be overwritten, or is no folder.
-    """
-    if target.exists() and not overwrite:
-        raise ConvertError(f"{target} exists: give another --output_dir, or --overwrite to replace it")
-    if target.exists() and not target.is_dir():
-        raise ConvertError(f"{target} is a file: give another --output_dir")
-    if overwrite and target.exists() and any(target.iterdir()) and not (target / GRAPH_FILE).exists():
-        raise ConvertError(f"{target} is no SavedModel, and is not replaced by one: give another --output_dir")
 
 
 def _move(made: Path, target: Path, before: Path) -> None:

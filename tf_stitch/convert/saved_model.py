@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,9 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.framework import op_def_registry
 
+from tf_stitch.convert.paths import GRAPH_FILE, check_source
 from tf_stitch.errors import ConvertError
-from tf_stitch.version import __version__
 
-GRAPH_FILE = "saved_model.pb"
-OWN_FOLDER = Path("assets.extra", "tf_stitch")
-"""Of a converted model: what nobody needs who loads it."""
-MANIFEST, ORIGINAL, CERTIFICATE = "manifest.json", "original_saved_model.pb", "certificate.json"
-LARGEST_GRAPH = (1 << 31) - 1
-"""Bytes: a protocol buffer holds no more. Variables are not counted."""
 INIT_SIGNATURES = ("__saved_model_init_op", "__saved_model_train_op")
 
 
@@ -97,22 +90,8 @@ def read_model(path: Path) -> Model:
     Raises:
         ConvertError: there is none, or not one that can be converted.
     """
-    if not path.exists():
-        raise ConvertError(f"there is no directory {path}: --input_dir names that of a SavedModel")
-    if not path.is_dir():
-        raise ConvertError(f"{path} is a file: --input_dir names the directory of a SavedModel")
-    file = path / GRAPH_FILE
-    if (path / OWN_FOLDER / MANIFEST).exists():
-        raise ConvertError(f"{path} is converted already{_by_whom(path)}: convert the model that it was made of, or "
-                           "check it with --verify_only")
-    if not file.exists():
-        kind = "a SavedModel as text, which has to be saved anew" if (path / "saved_model.pbtxt").exists() else \
-            f"no SavedModel: it has no {GRAPH_FILE}. Save the model with `model.export` or `tf.saved_model.save`"
-        raise ConvertError(f"{path} is {kind}")
-    if file.stat().st_size > LARGEST_GRAPH:
-        raise ConvertError(f"{file} is larger than 2 GB, which no protocol buffer may be: keep the weights as "
-                           "variables rather than constants")
-    model = model_of(path, parse(file))
+    check_source(path)
+    model = model_of(path, parse(path / GRAPH_FILE))
     _check_ops(model)
     return model
 
@@ -145,14 +124,6 @@ def model_of(path: Path, proto: SavedModel) -> Model:
     if ["serve"] in tags:
         return Model(path, proto, tags.index(["serve"]))
     raise ConvertError(f"{path} holds {len(tags)} graphs, of which none is tagged `serve` alone: {tags}")
-
-
-def _by_whom(path: Path) -> str:
-    try:
-        version = json.loads((path / OWN_FOLDER / MANIFEST).read_text()).get("tf_stitch")
-    except (OSError, ValueError, AttributeError):
-        return " (its manifest cannot be read)"
-    return f" by tf_stitch {version}, which is not this version ({__version__})" if version != __version__ else ""
 
 
 def _check_ops(model: Model) -> None:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from tf_stitch.convert.saved_model import GRAPH_FILE, Model
+from tf_stitch.convert.paths import GRAPH_FILE
+from tf_stitch.convert.saved_model import Model
 from tf_stitch.errors import BuildError
 from tf_stitch.jit.libraries import SCOPES
 from tf_stitch.jit.shape_family import Shapes

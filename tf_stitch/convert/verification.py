@@ -12,17 +12,9 @@ from typing import Any
 from tf_stitch.convert.certificate import Checked, check
 from tf_stitch.convert.folder import copy_model
 from tf_stitch.convert.inputs import Case, generated, samples
+from tf_stitch.convert.paths import CERTIFICATE, GRAPH_FILE, MANIFEST, ORIGINAL, OWN_FOLDER
 from tf_stitch.convert.running import Loaded
-from tf_stitch.convert.saved_model import (
-    CERTIFICATE,
-    GRAPH_FILE,
-    MANIFEST,
-    ORIGINAL,
-    OWN_FOLDER,
-    Model,
-    model_of,
-    parse,
-)
+from tf_stitch.convert.saved_model import Model, model_of, parse
 from tf_stitch.errors import ConvertError
 from tf_stitch.version import __version__
 

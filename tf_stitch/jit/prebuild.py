@@ -41,7 +41,10 @@ class Prebuilder:
         self._stopping = threading.Event()
         # At exit Python lets pools finish all that waits before it calls what atexit registered, and nothing public
         # comes before that: concurrent.futures itself registers here.
-        threading._register_atexit(self.close)  # type: ignore[attr-defined]
+        try:
+            threading._register_atexit(self.close)  # type: ignore[attr-defined]
+        except RuntimeError:  # the program ends: pools take nothing any more
+            self._stopping.set()
         self._groups: dict[int, dict[int, RegionGraph]] = {}
         self._group_of: dict[int, int] = {}
         self._seen: set[tuple[object, ...]] = set()

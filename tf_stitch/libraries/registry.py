@@ -1,7 +1,8 @@
 """The list of libraries. The place of one is its calls' code in executables; a Target names those that it has.
 
 Another library is a module beside gemm.py (its record, its calls, which nodes they compute), the C++ file that defines
-`MakeCall` for its record (as native/op/gemm.cc), a test of both, and its name here and in its targets; then
+`MakeCall` for its record (as native/op/gemm.cc; native/build.py lists it), a test of both, and its name here and in its
+targets; then
 `python -m tf_stitch.native.executable_header`.
 """
 

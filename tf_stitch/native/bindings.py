@@ -150,7 +150,7 @@ class OpLibrary:
 
     Attributes:
         raw_ops: TensorFlow's generated module with `stitch_op`, `stitch_state_op` and `stitch_while`.
-        callers_executor: whether functions may ask for the executor `plugin.first_calls.EXECUTOR`: where
+        callers_executor: whether functions may ask for the executor `plugin.callers_executor.EXECUTOR`: where
             TensorFlow holds the one of a single thread that ours is made of.
     """
 

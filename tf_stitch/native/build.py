@@ -26,7 +26,6 @@ from tf_stitch.child_process import end_children, find_program, python_code
 from tf_stitch.compiler_run import refuses_the_source, run_compiler
 from tf_stitch.config import plain_environment
 from tf_stitch.errors import BuildError, NativeError
-from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.messages import Activity, on_terminal, say
 from tf_stitch.native import failed_builds
 from tf_stitch.native.failed_builds import LastingError
@@ -89,10 +88,11 @@ _CUDNN = ("cuda/cudnn.cc", "cuda/convolution_graph.cc", "cuda/cudnn_library.cc",
           "cuda/cudnn_plans.cc")
 _ATTENTION = ("cuda/cudnn_attention.cc", "cuda/attention_graph.cc")
 _TOGETHER = (_WITH_TENSORFLOW, _RUNTIME, _CUDA, _CUDNN, _ATTENTION)
+_FOR_PROCESSORS = ("cpu/host_blocks_baseline.cc", "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc")
+# Without an import of `libraries`, which takes a tenth of a second. A test compares.
 STITCH_OP = Library(
     "stitch_op",
-    tuple(dict.fromkeys((*(source for unit in _TOGETHER for source in unit),
-                         *(source for library in LIBRARIES for source in library.sources)))),
+    (*(source for unit in _TOGETHER for source in unit), *_FOR_PROCESSORS),
     links_tensorflow=True,
     together=_TOGETHER,
 )
@@ -237,6 +237,8 @@ def _compile(compiler: str, library: Library, flags: list[str], libraries: list[
     runs: list[Future[None]] = []
     activity = Activity(lambda: f"building {library.name} for this TensorFlow, once: {sum(r.done() for r in runs)} of "
                                 f"{len(library.units)} parts")
+    if not on_terminal():
+        say(f"building {library.name} for this TensorFlow, once; it may take minutes")
     with activity.going_on():
         built = _compiled(compiler, library, flags, libraries, runs)
     if not on_terminal():

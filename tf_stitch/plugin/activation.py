@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
-from tf_stitch.graph.own_ops import TOKEN
 from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import (
@@ -25,10 +25,13 @@ from tf_stitch.plugin import (
 )
 from tf_stitch.plugin.held_variables import HeldVariables
 from tf_stitch.plugin.installed_tensorflow import check_version
-from tf_stitch.plugin.session import Session
+from tf_stitch.plugin.late_session import LateSession
+
+if TYPE_CHECKING:
+    from tf_stitch.plugin.session import Session
 
 _lock = threading.Lock()
-_session: Session | None = None
+_session: LateSession | None = None
 _native: OpLibrary | None = None
 _module_folders: list[Path] = []
 
@@ -55,7 +58,7 @@ def enable(config: StitchConfig | None = None) -> None:
         build_library(GRAPH_HOOK, config.cache_dir)  # without it nothing is worth doing, or saying
         native = None if config.wrap == "py_function" else load_op(config.cache_dir)
         own_devices.notice_servers()
-        session = Session(config, native)
+        session = LateSession(config, native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
         at_exit.callbacks.callback(_close)
         graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
@@ -63,8 +66,6 @@ def enable(config: StitchConfig | None = None) -> None:
         if native is not None:
             native.enable_profitability_check(config.profitability_check)
             native.restrict_modules([*config.modules, *_module_folders])
-            native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
-                                 session.profitability, session.labels, session.lifetimes.left, TOKEN)
             _native = native
             at_exit.callbacks.callback(native.clear_callbacks)
         at_exit.callbacks.callback(interruption.end)
@@ -88,9 +89,14 @@ def allow_modules(folder: Path) -> None:
             _native.restrict_modules([folder])
 
 
+def is_enabled() -> bool:
+    """Whether tf_stitch was turned on in this process."""
+    return _session is not None and not _session.failed
+
+
 def current_session() -> Session | None:
     """The session of this process, or None when tf_stitch is not active."""
-    return _session
+    return None if _session is None else _session.get()
 
 
 def _close() -> None:

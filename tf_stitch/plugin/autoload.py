@@ -31,7 +31,7 @@ def _check() -> None:
 def was_active() -> bool:
     """Whether tf_stitch was turned on in this process, as far as can be said without importing TensorFlow."""
     activation = sys.modules.get("tf_stitch.plugin.activation")
-    return activation is not None and activation.current_session() is not None
+    return activation is not None and bool(activation.is_enabled())
 
 
 def is_active() -> bool:

@@ -25,18 +25,15 @@ from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.interruption import Interrupted
 from tf_stitch.plugin import graph_hook
+from tf_stitch.plugin.callers_executor import EXECUTOR, Call, call_with
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.waiting import may_wait
 
-EXECUTOR = "TF_STITCH"
-"""native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
 ORIGINAL_CALLS = 3
 """Calls of a known function that run TensorFlow's graph: the kernels of all later ones are waited for. Its kernels are
 on disk, and rewriting the graph is beside the second and the third."""
 _MOST_FUNCTIONS = 1000
 """That are kept before those that TensorFlow has removed are looked for."""
-
-Call = Callable[..., Any]
 
 
 class Known(Protocol):
@@ -246,17 +243,6 @@ class FirstCalls:
         function.settled.set()
         if any_time:
             self._over(name)
-
-
-def call_with(original: Call, ctx: Context, executor: str, *arguments: Any) -> Any:
-    """Calls a function by an executor. The option goes with the call alone: what is traced, and may be saved, must not
-    need ours."""
-    options = ctx.function_call_options  # of this thread
-    options.executor_type = executor
-    try:
-        return original(ctx, *arguments)
-    finally:
-        options.executor_type = None
 
 
 def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes: dict[str, Any]) -> None:

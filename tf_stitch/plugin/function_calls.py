@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tf_stitch.messages import say
-from tf_stitch.plugin.first_calls import EXECUTOR, FirstCalls, call_with
+from tf_stitch.plugin.callers_executor import EXECUTOR, call_with
 from tf_stitch.plugin.held_variables import HeldVariables
 
+if TYPE_CHECKING:
+    from tf_stitch.plugin.first_calls import FirstCalls
 
-def shorten(executor: bool, first_calls: FirstCalls | None = None, held: HeldVariables | None = None) -> None:
+
+def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambda: None,
+            held: HeldVariables | None = None) -> None:
     """Makes calls of functions cheaper.
 
     Args:
         executor: EXECUTOR is registered (`OpLibrary.callers_executor`).
-        first_calls: what the first calls of a function run; None where they are like all others.
+        first_calls: returns what the first calls of a function run, None where they are like all others; it is asked
+            once, in the first call of all.
         held: makes copies of functions that hold their variables; None where all take them as arguments.
     """
     try:
@@ -85,15 +91,18 @@ def _by_copies(original: Any, held: HeldVariables) -> Any:
     return _call_flat
 
 
-def _in_the_callers_thread(original: Any, first_calls: FirstCalls | None) -> Any:
+def _in_the_callers_thread(original: Any, first_calls: Callable[[], FirstCalls | None]) -> Any:
     """Other processes do not have our executor, nor does it replace one that the user chose."""
+
+    asked = functools.cache(first_calls)
 
     @functools.wraps(original)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
         if self.function_call_options.executor_type or self.get_server_def() is not None:
             return original(self, name, tensor_inputs, num_outputs)
-        if first_calls is not None and not first_calls.is_over(name):
-            return first_calls.call(original, self, name, tensor_inputs, num_outputs)
+        first = asked()
+        if first is not None and not first.is_over(name):
+            return first.call(original, self, name, tensor_inputs, num_outputs)
         return call_with(original, self, EXECUTOR, name, tensor_inputs, num_outputs)
 
     return call_function

@@ -23,7 +23,6 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import NativeError, StitchError
 from tf_stitch.graph.graph_item import CalledFunctions, GraphItem, GrapplerApi, PipelineNames
-from tf_stitch.graph.validation import validate_graph
 from tf_stitch.interruption import Interrupted, interruptible, watch
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import at_exit
@@ -157,6 +156,8 @@ class _Hook:
             after = self.optimize(item)
         if after is None:
             return None
+        from tf_stitch.graph.validation import validate_graph  # which `import tensorflow` should not load
+
         validate_graph(GraphDef.FromString(serialized), after, item.preserved, item.is_own)
         rewritten: bytes = after.SerializeToString()
         return rewritten

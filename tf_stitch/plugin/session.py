@@ -50,7 +50,7 @@ from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import RegionRegistry
-from tf_stitch.messages import PATIENCE, listen, say
+from tf_stitch.messages import PATIENCE, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
@@ -61,7 +61,7 @@ from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.plugin.source_lines import source_lines
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionEntry
-from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, try_folder, write_report
+from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
 from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
@@ -76,13 +76,12 @@ class Session:
 
     Args:
         native: the op library; None wraps regions in py_function.
+        process: whose report is report.json, by its number; those of others have their number in their names. None:
+            this one.
     """
 
-    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
+    def __init__(self, config: StitchConfig, native: OpLibrary | None, process: int | None = None) -> None:
         self._config, self._native = config, native
-        listen(config.log)
-        if config.report_dir is not None:
-            try_folder(config.report_dir)
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
@@ -99,7 +98,7 @@ class Session:
         self._graphs = itertools.count()
         self.first_calls = self._new_first_calls()
         self._numbers_of: dict[str, tuple[int, ...]] = {}  # of graphs whose kernels are not built yet, nor asked for
-        self._process = os.getpid()
+        self._process = os.getpid() if process is None else process
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
         """The graph with regions replaced, or None to leave it. In strict mode a graph that cannot be rewritten is

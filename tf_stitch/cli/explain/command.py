@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from absl import flags
@@ -29,9 +30,11 @@ from tf_stitch.cli.explain.load import Document, load_document
 from tf_stitch.cli.explain.page import write_page
 from tf_stitch.cli.explain.rows import Graph, graphs
 from tf_stitch.cli.explain.summary import summary
-from tf_stitch.cli.explain.text import table
+from tf_stitch.cli.explain.text import is_of, table
 from tf_stitch.cli.explain.why import answers
 from tf_stitch.errors import StitchError
+
+_MOST_FILES = 8
 
 
 def _define() -> flags.FlagValues:
@@ -55,7 +58,7 @@ def _define() -> flags.FlagValues:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 1 where there is nothing to explain."""
+    """The exit code: 1 where there is nothing to explain, USAGE where a flag names none of it."""
     values = _define()
     rest = parse("explain", __doc__, values, arguments)
     if len(rest) != 1:
@@ -67,17 +70,33 @@ def main(arguments: Sequence[str]) -> int:
         found = [graph for graph in graphs(document) if (values.graph or "") in graph.name]
         if not found:
             raise StitchError(f"no graph has {values.graph!r} in its name" if values.graph else "it holds no graph")
+        if problem := _nothing_matches(found, values):
+            return wrong("explain", problem)
         html = ("explain.html" if values.full else "") if values.html is None else values.html
         if html and not values.why:
             write_page(found, Path(html))
             print(f"drawn: {html}", file=sys.stderr)
-        print("\n".join(_lines(document, found, values)).strip() or "no such op")
+        print("\n".join(_lines(document, found, values)).strip() )
     except StitchError as error:
         print(f"explain: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader has seen enough: `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _nothing_matches(found: Sequence[Graph], values: flags.FlagValues) -> str:
+    """What is wrong with flags that no op fits; "" where one does, or all are wanted."""
+    ops = [op for graph in found for op in graph.ops]
+    names = values.why or values.op
+    if names and not any(fnmatchcase(op.name, names) for op in ops):
+        return f"no op has a name like {names!r}"
+    if not values.source or values.why or any(is_of(op, values.source) for op in ops):
+        return ""
+    files = sorted({op.source.rpartition(":")[0] for op in ops if op.source})
+    known = f"ops here come from {', '.join(files[:_MOST_FILES])}" + (" and others" if files[_MOST_FILES:] else "") \
+        if files else "it is not known of any op here where it was made"
+    return f"no op was made at {values.source}; {known}"
 
 
 def measured(document: Document) -> Iterator[str]:

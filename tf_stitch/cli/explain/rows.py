@@ -14,6 +14,8 @@ SHARED = "part of another node's formula gives the same value, which is computed
 LOOP = "the op that runs the loop does this itself"
 LIBRARY = "library"
 _STITCHED = ("StitchOp", "StitchStateOp", "StitchWhile")
+_HELD, _VARIABLE = "StitchHandle", "VarHandleOp"
+"""What stands for the handle of a variable that a function holds, and what a reader knows it as."""
 _HAND_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot")
 
 
@@ -215,7 +217,8 @@ def _op(place: int, nodes: list[dict[str, Any]], values: list[int], regions: dic
             why = f"the kernel that computes {stored[-1]} writes its variable"
         else:
             why = idle.get((number, node["name"])) or _vanished(place, nodes, values)
-    return Op(node["name"], node["op"], number, kernels, why, tuple(node["inputs"]))
+    op, why = (text and text.replace(_HELD, _VARIABLE) for text in (node["op"], why))
+    return Op(node["name"], op, number, kernels, why, tuple(node["inputs"]))
 
 
 def _kernels(document: Document, builds: dict[int, tuple[int, dict[str, Any]]]

@@ -14,7 +14,7 @@ _NUMBERS = frozenset({0, 3, 4, 5, 6})
 def table(graph: Graph, glob: str | None = None, source: str | None = None) -> Iterator[str]:
     """Lines on a graph, its regions and its ops; with a glob, or a line of the program, on matching ops and their
     regions alone."""
-    ops = [op for op in graph.ops if (glob is None or fnmatchcase(op.name, glob)) and _is_of(op, source)]
+    ops = [op for op in graph.ops if (glob is None or fnmatchcase(op.name, glob)) and is_of(op, source)]
     if not ops:
         return
     stitched = sum(op.region is not None for op in graph.ops)
@@ -27,7 +27,7 @@ def table(graph: Graph, glob: str | None = None, source: str | None = None) -> I
     yield from _lines(ops)
 
 
-def _is_of(op: Op, source: str | None) -> bool:
+def is_of(op: Op, source: str | None) -> bool:
     """Whether an op was made in a file, or at "FILE:LINE" of one; the file may lack its folder."""
     if source is None:
         return True

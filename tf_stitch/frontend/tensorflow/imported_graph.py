@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import MERGES, NEXT_ITERATIONS
-from tf_stitch.frontend.tensorflow.node_context import Check
-from tf_stitch.ir.graph import Node
-from tf_stitch.ir.types import Shape
+
+if TYPE_CHECKING:  # `import tensorflow` loads this, not them
+    from tf_stitch.frontend.tensorflow.node_context import Check
+    from tf_stitch.ir.graph import Node
+    from tf_stitch.ir.types import Shape
 
 
 @dataclass

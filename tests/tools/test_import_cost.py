@@ -1,0 +1,13 @@
+"""The table of what `import tensorflow` costs, from numbers that nobody measured."""
+
+from __future__ import annotations
+
+from tools.import_cost import table
+
+
+def test_medians_are_compared() -> None:
+    plain = [(4.0, 3.0), (2.0, 1.0), (9.0, 2.0)]
+    stitched = [(5.0, 2.5), (5.0, 2.5), (1.0, 0.5)]
+    assert table(plain, stitched).splitlines() == [
+        "wall      4.00 s without, 5.00 s with: +1.00 s, 1.25x",
+        "processor 2.00 s without, 2.50 s with: +0.50 s, 1.25x"]

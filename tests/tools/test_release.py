@@ -1,0 +1,18 @@
+"""The script of a release names the versions whose exported symbols are known."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tools.exported_symbols import WHEELS
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "release.sh"
+
+
+def test_each_version_gets_a_wheel() -> None:
+    subprocess.run(["bash", "-n", str(SCRIPT)], check=True)
+    found = re.search(r"versions=\(([\d. ]+)\)", SCRIPT.read_text())
+    assert found is not None
+    assert found[1].split() == list(dict.fromkeys(wheel.partition("==")[2] for wheel in WHEELS))

@@ -1,0 +1,113 @@
+"""The session of this process, made when the first graph or the first call of a function needs it: `import tensorflow`
+does not wait for the modules that rewrite graphs and build kernels."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.graph.own_ops import TOKEN
+from tf_stitch.messages import listen, say
+from tf_stitch.native.bindings import OpLibrary
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    from tf_stitch.graph.graph_item import GraphItem
+    from tf_stitch.plugin.first_calls import FirstCalls
+    from tf_stitch.plugin.session import Session
+
+NOTHING_RAN = "nothing was stitched: no tf.function ran, or XLA compiled all of them"
+
+
+class LateSession:
+    """Makes a Session when it is asked for; thread-safe.
+
+    Args:
+        config: what it does.
+        native: the op library, whose callbacks it becomes; None wraps regions in py_function.
+    """
+
+    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
+        self._config, self._native = config, native
+        self._session: Session | None = None
+        self._failed = False
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        os.register_at_fork(after_in_child=self._forked)
+        listen(config.log)
+        if config.report_dir is not None:
+            from tf_stitch.report.report import try_folder
+
+            try_folder(config.report_dir)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it could not be made: TensorFlow runs the program alone."""
+        return self._failed
+
+    def get(self) -> Session | None:
+        """The session, None if it cannot be made, which is said once.
+
+        Raises:
+            Exception: in strict mode, why it cannot be made.
+        """
+        if self._session is None and not self._failed:
+            with self._lock:
+                if self._session is None and not self._failed:
+                    self._session = self._try_to_make()
+        return self._session
+
+    def rewrite(self, item: GraphItem) -> GraphDef | None:
+        """As Session.rewrite."""
+        session = self.get()
+        return None if session is None else session.rewrite(item)
+
+    def hook_error(self, error: Exception) -> None:
+        """As Session.hook_error. Where there is no session, that was said."""
+        if self._session is not None:
+            self._session.hook_error(error)
+
+    def not_held(self, function: str, error: Exception) -> None:
+        """As Session.not_held."""
+        if self._session is not None:
+            self._session.not_held(function, error)
+
+    def first_calls(self) -> FirstCalls | None:
+        """As Session.first_calls."""
+        session = self.get()
+        return None if session is None else session.first_calls
+
+    def close(self) -> None:
+        """Says what was done, and writes the report."""
+        if self._failed:
+            return
+        if self._session is None and self._config.report_dir is None:
+            say(NOTHING_RAN)
+        elif (session := self.get()) is not None:
+            session.close()
+
+    def _try_to_make(self) -> Session | None:
+        try:
+            return self._made()
+        except Exception as error:
+            self._failed = True
+            if self._config.strict:
+                raise
+            say(f"disabled, TensorFlow runs this program alone: {error}")
+            return None
+
+    def _made(self) -> Session:
+        from tf_stitch.plugin.session import Session
+
+        session = Session(self._config, self._native, self._process)
+        if self._native is not None:
+            self._native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
+                                       session.profitability, session.labels, session.lifetimes.left, TOKEN)
+        return session
+
+    def _forked(self) -> None:
+        """Another thread of the parent may have held it."""
+        self._lock = threading.RLock()
