@@ -13,23 +13,27 @@ from typing import Any
 from tf_stitch.messages import say
 from tf_stitch.plugin.first_calls import EXECUTOR, FirstCalls, call_with
 from tf_stitch.plugin.held_variables import HeldVariables
+from tf_stitch.plugin.step_turns import StepTurns
 
 
-def shorten(executor: bool, first_calls: FirstCalls | None = None, held: HeldVariables | None = None) -> None:
+def shorten(executor: bool, first_calls: FirstCalls | None = None, held: HeldVariables | None = None,
+            turns: StepTurns | None = None) -> None:
     """Makes calls of functions cheaper.
 
     Args:
         executor: EXECUTOR is registered (`OpLibrary.callers_executor`).
         first_calls: what the first calls of a function run; None where they are like all others.
         held: makes copies of functions that hold their variables; None where all take them as arguments.
+        turns: measures calls, where the executor is registered; None: nothing does.
     """
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
         from tensorflow.python.eager.context import Context
         from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+        from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
         hashed, captured, call = FunctionType.__hash__, ConcreteFunction.captured_inputs.fget, Context.call_function
-        flat = ConcreteFunction._call_flat
+        flat, whole = ConcreteFunction._call_flat, Function.__call__
     except (ImportError, AttributeError) as error:
         say(f"this TensorFlow calls functions in an unknown way, which stays as it is: {error}")
         return
@@ -38,7 +42,10 @@ def shorten(executor: bool, first_calls: FirstCalls | None = None, held: HeldVar
     if held is not None:
         ConcreteFunction._call_flat = _by_copies(flat, held)
     if executor:
-        Context.call_function = _in_the_callers_thread(call, first_calls)
+        Context.call_function = _in_the_callers_thread(call, first_calls, turns)
+    if executor and turns is not None:
+        ConcreteFunction._call_flat = _in_turns(ConcreteFunction._call_flat, flat, turns)
+        Function.__call__ = turns.around(whole)
 
 
 def _once(original: Any) -> Any:
@@ -85,12 +92,24 @@ def _by_copies(original: Any, held: HeldVariables) -> Any:
     return _call_flat
 
 
-def _in_the_callers_thread(original: Any, first_calls: FirstCalls | None) -> Any:
+def _in_turns(original: Any, plain: Any, turns: StepTurns) -> Any:
+    """Some calls measure what calls take."""
+
+    @functools.wraps(original)
+    def _call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        return turns.call(original, self, tensor_inputs, captured_inputs, plain)
+
+    return _call_flat
+
+
+def _in_the_callers_thread(original: Any, first_calls: FirstCalls | None, turns: StepTurns | None) -> Any:
     """Other processes do not have our executor, nor does it replace one that the user chose."""
 
     @functools.wraps(original)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
         if self.function_call_options.executor_type or self.get_server_def() is not None:
+            return original(self, name, tensor_inputs, num_outputs)
+        if turns is not None and turns.measures and turns.plain_here:
             return original(self, name, tensor_inputs, num_outputs)
         if first_calls is not None and not first_calls.is_over(name):
             return first_calls.call(original, self, name, tensor_inputs, num_outputs)

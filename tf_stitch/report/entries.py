@@ -281,6 +281,26 @@ class ProfitabilityEntry:
 
 
 @dataclass(frozen=True)
+class StepEntry:
+    """A function that the program called, of which regions were made.
+
+    Attributes:
+        function: TensorFlow's name of it.
+        calls: by the program.
+        before_us, now_us: microseconds of a call by TensorFlow's graph and by ours, of each turn.
+        recalled: how many of the turns earlier processes measured, the first ones.
+        why_not: why these are too few to say something; "" if they are enough.
+    """
+
+    function: str
+    calls: int
+    before_us: tuple[float, ...]
+    now_us: tuple[float, ...]
+    recalled: int
+    why_not: str
+
+
+@dataclass(frozen=True)
 class TuneEntry(TunedTemplate):
     """Templates tried for one pattern, in the background.
 
