@@ -41,3 +41,17 @@ def test_equal_regions_have_time_to_learn_of_it() -> None:
         assert there > call + 2
         assert there <= max(128, 2 * (call + 2))
         assert there & (there - 1) == 0
+
+
+def test_a_verdict_of_one_pair_is_measured_again(tmp_path: Path) -> None:
+    """By later processes, until it rests on three; the outlier among them does not count."""
+    name = key()
+    for process, fallback_us in enumerate((1_707.0, 1.5, 1.25)):
+        later = check(tmp_path, misses=0)
+        assert later.recall(0, 0, name) is None
+        verdict = later.settle(0, 0, name, Verdict(False, 1.0, fallback_us, pairs=1), 8)
+        assert verdict.pairs == process + 1
+        assert later.recall(1, 0, name) == verdict, "an equal region of the process is not timed"
+    last = check(tmp_path, misses=0).recall(0, 0, name)
+    assert last is not None
+    assert (last.pairs, last.stitched_us, last.fallback_us) == (3, 1.0, 1.25)

@@ -62,8 +62,8 @@ class Program:
         self.function = tf.function(function).get_concrete_function(*arguments)
         self.stored, self.noted = Stored() if stored is None else stored, list[str]()
         self.turns = StepTurns(self.stored, lambda key, inputs: f"{key} {[x.shape for x in inputs]}",
-                               lambda name: stitched, first_calls, self.noted.append)
-        self.seen, self.plain = 0, 0
+                               lambda name: self.stitched, first_calls, self.noted.append)
+        self.plain, self.stitched = 0, stitched
 
     def flat(self, function: Any, inputs: Sequence[Any], captured: Sequence[Any]) -> str:
         assert not self.turns.plain_here
@@ -147,6 +147,15 @@ def test_it_costs_little(clock: Clock) -> None:
     program.calls(5_000)
     assert program.plain * program.before < 0.025 * clock.now
     assert program.entry.before_us[LEAST_TURNS:]
+
+
+def test_short_calls_come_in_longer_rows(clock: Clock) -> None:
+    """The first ones find caches that are the other kind's."""
+    program = Program(clock, add, X, before=0.0002, now=0.0001)
+    program.calls(BEGIN)
+    assert program.plain == 1 + 10
+    program.calls(200)
+    assert program.plain == 1 + 10 * LEAST_TURNS
 
 
 def test_a_later_process_goes_on(clock: Clock) -> None:
@@ -252,6 +261,13 @@ def test_functions_without_regions_are_not_measured(clock: Clock) -> None:
     program.calls(BEGIN + 60)
     assert program.plain == 0
     assert program.turns.entries() == []
+
+
+def test_a_function_that_is_gone_is_told(clock: Clock) -> None:
+    program = Program(clock, add, X)
+    program.calls(BEGIN + 60)
+    program.stitched = False  # its graph was freed
+    assert len(program.entry.before_us) >= LEAST_TURNS
 
 
 def test_what_is_around_the_call_counts_on_both_sides(clock: Clock) -> None:

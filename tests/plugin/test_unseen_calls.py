@@ -11,7 +11,7 @@ from tensorflow.python.eager.context import context
 
 from tf_stitch.plugin import unseen_calls
 from tf_stitch.plugin.function_definition import FunctionDefinition
-from tf_stitch.plugin.unseen_calls import unseen_inputs, why_seen
+from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 
 X = tf.constant([1.0, 2.0])
 SEEN = "it reads a data set, a table or another resource"
@@ -63,7 +63,8 @@ def test_copies_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_updates_are_made_to_copies() -> None:
     variable = tf.Variable([1.0, 2.0])
     definition, inputs, concrete = traced(lambda x: variable.assign_add(x))
-    given = unseen_inputs(definition, inputs)
+    assert writes(definition.functions)
+    given = with_copies(inputs)
     assert concrete._call_flat(given[:1], given[1:]).numpy().tolist() == [2.0, 4.0]
     assert variable.numpy().tolist() == [1.0, 2.0]
-    assert unseen_inputs(*traced(lambda x: variable + x)[:2])[1] is variable.handle
+    assert not writes(traced(lambda x: variable + x)[0].functions)

@@ -16,9 +16,9 @@ def region(number: int, runs: int) -> RegionEntry:
     return RegionEntry(number, "g", "", "native", {}, 1, 0, 1, runs=runs)
 
 
-def timed(number: int, stitched: float, fallback: float, shape: int = 8) -> ProfitabilityEntry:
+def timed(number: int, stitched: float, fallback: float, shape: int = 8, pairs: int = 3) -> ProfitabilityEntry:
     chosen = "fallback" if fallback < stitched else "stitched"
-    return ProfitabilityEntry(number, "cpu", [[shape]], stitched, fallback, chosen)
+    return ProfitabilityEntry(number, "cpu", [[shape]], stitched, fallback, chosen, pairs=pairs)
 
 
 def report(*entries: GraphEntry | RegionEntry | ProfitabilityEntry) -> Report:
@@ -98,7 +98,9 @@ def test_the_graph_that_takes_most_is_told_also_when_it_is_gone() -> None:
 def test_regions_that_were_not_timed_are_told() -> None:
     made = report(graph("step", [0, 1], {}, 2), region(0, 30), region(1, 30), timed(0, 500.0, 1000.0))
     assert made.status_line().startswith(
-        f"{NOT_MEASURED}regions of a step 0.5 ms, by TensorFlow's ops 1 ms each alone (1 of its 2 timed); ")
+        f"{NOT_MEASURED}regions of a step 0.5 ms, by TensorFlow's ops 1 ms each alone (1 of its 2 timed often enough)")
+    made = report(graph("step", [0], {}, 2), region(0, 30), timed(0, 500.0, 1000.0, pairs=1))
+    assert made.status_line().startswith(f"{NOT_MEASURED}no region was called often enough to be timed; ")
     assert report(graph("step", [0], {}, 2), region(0, 3)).status_line("not timed").startswith("not timed; 1 regions, ")
     made = report(graph("step", [0], {}, 2), region(0, 200))
     assert made.status_line().startswith(f"{NOT_MEASURED}no region was called often enough to be timed; ")

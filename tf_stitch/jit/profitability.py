@@ -22,6 +22,7 @@ from tf_stitch.messages import say
 from tf_stitch.native.bindings import Verdict
 from tf_stitch.report.entries import ProfitabilityEntry
 from tf_stitch.report.report import Report
+from tf_stitch.report.verdict import LEAST_PAIRS
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
 
@@ -48,12 +49,15 @@ class ProfitabilityCheck:
         self._config, self._registry, self._report, self._where = config, registry, report, where
         self._surroundings = surroundings
         self._store = VerdictStore(config.cache_dir / "verdicts")
+        self._settled = set[str]()  # by this process
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
         """Which form runs; None: nobody knows yet."""
-        known = self._known(self._key(region, device, key))
-        if known is not None:
-            self._add(region, device, key, known, recalled=True)
+        name = self._key(region, device, key)
+        known = self._known(name)
+        if known is None or self._is_measured_again(name, known):
+            return None
+        self._add(region, device, key, known, recalled=True)
         return known
 
     def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
@@ -61,8 +65,12 @@ class ProfitabilityCheck:
         one already."""
         name = self._key(region, device, key)
         known = self._known(name)
+        earlier = known if known is not None and self._is_measured_again(name, known) else None
+        if earlier is not None:
+            known, measured = None, _together(earlier, measured)
         verdict = known or replace(measured, from_call=0 if self._built_anything else change_over(call))
         if known is None:
+            self._settled.add(name)
             try:
                 self._store.keep(name, verdict)
             except OSError as error:
@@ -73,6 +81,10 @@ class ProfitabilityCheck:
             say(f"{self._where(region)}: TensorFlow's own ops run {when}: they take "
                   f"{verdict.fallback_us:.1f} us, the kernels {verdict.stitched_us:.1f} us")
         return verdict
+
+    def _is_measured_again(self, name: str, known: Verdict) -> bool:
+        """Whether a verdict of an earlier process rests on too few pairs. Its form, the kernels, runs meanwhile."""
+        return not known.prefers_fallback and known.pairs < LEAST_PAIRS and name not in self._settled
 
     @property
     def _built_anything(self) -> bool:
@@ -95,7 +107,7 @@ class ProfitabilityCheck:
         shapes = [list(shape) for shape in Key.parse(key).shapes]
         self._report.add(ProfitabilityEntry(region, "cpu" if device == CPU_ORDINAL else "gpu", shapes,
                                     round(verdict.stitched_us, 3), round(verdict.fallback_us, 3),
-                                    "fallback" if verdict.prefers_fallback else "stitched", recalled))
+                                    "fallback" if verdict.prefers_fallback else "stitched", recalled, verdict.pairs))
 
     def _key(self, region: int, device: int, words: tuple[int, ...]) -> str:
         """What a verdict depends on, as hex digits: kernels of a CPU are the same for aligned buffers and others."""
@@ -109,3 +121,9 @@ class ProfitabilityCheck:
                          repr((config.reuse, config.templates, config.fuel)),
                          *self._surroundings())
         return cache_key(self._registry.structure(region), "verdict", machine, circumstances, "", package_digest())
+
+
+def _together(earlier: Verdict, measured: Verdict) -> Verdict:
+    """What two processes have measured: what disturbs a measurement makes it longer."""
+    return replace(measured, stitched_us=min(earlier.stitched_us, measured.stitched_us),
+                   fallback_us=min(earlier.fallback_us, measured.fallback_us), pairs=earlier.pairs + measured.pairs)

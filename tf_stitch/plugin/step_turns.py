@@ -1,10 +1,10 @@
 """Measures, now and then, what a call of a function would take by TensorFlow's graph and takes by ours.
 
-A turn is two calls of each kind in a row, TensorFlow's first. Where the function can, it runs beside the program
-(plugin/unseen_calls.py), so that callers get what the kernels compute. A function that reads a data set cannot: while
-the clock still decides when its calls change over (plugin/first_calls.py), TensorFlow's calls are the
-program's own, and so are the next two. All else is as in the program: the same inputs, the same
-thread, and what TensorFlow does in Python around the call.
+A turn is two or more calls of each kind in a row, TensorFlow's first. Where the function can, it runs beside the
+program (plugin/unseen_calls.py), so that callers get what the kernels compute. A function that reads a data set cannot:
+while the clock still decides when its calls change over (plugin/first_calls.py), TensorFlow's calls are the program's
+own, and so are the next ones. All else is as in the program: the same inputs, the same thread, and what TensorFlow does
+in Python around the call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.held_variables import called_name, is_plain_call
-from tf_stitch.plugin.unseen_calls import unseen_inputs, why_seen
+from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 from tf_stitch.report.entries import StepEntry
 from tf_stitch.report.step_times import LEAST_TURNS, StepTimes
 
@@ -35,11 +35,14 @@ FIRST_LOOK = 16
 SETTLING = 24
 """Calls with kernels before the first turn: their regions are timed in these."""
 MOST_TURNS = 12
-_IN_A_ROW = 2
-"""Calls of each kind in a turn. The fastest counts: the first one finds caches that are the other kind's."""
+_LEAST_ROW, _MOST_ROW, _ROW_US = 2, 16, 2000.0
+"""Calls of each kind in a turn, and microseconds that those of TensorFlow's graph are to take, if they are short. The
+fastest counts: the first ones find caches that are the other kind's."""
 _SHARE = 0.02
 """Of a function's time, what turns beyond the first LEAST_TURNS may take."""
 _CLOCK = "_tf_stitch_clock"
+_MOST_CLOCKS = 1000
+"""Functions, beyond which those that were called seldom are not told any more."""
 
 Flat = Callable[[Any, Any, Any], Any]
 
@@ -59,11 +62,15 @@ class _Clock:
     Attributes:
         due: the number of the call that may be a turn.
         settled: kernels were found to run; `since` then.
-        definition: None until the first turn.
+        looked: it was found out how it can be measured.
+        writes: it gives new values to variables.
         may_replace: the clock decided when its calls changed over: some may go back to TensorFlow's graph.
+        stitched: regions were made of it, when it was first looked at. Later its graph may be gone.
         beside: TensorFlow's graph runs beside the program.
-        warm: TensorFlow's graph was instantiated.
-        before_us, now_us: what calls of the turn that goes on took; empty between turns.
+        warm: calls of TensorFlow's graph.
+        row: calls of each kind in a turn.
+        before_us, now_us, around_us: what calls of the turn that goes on took, and what was around them; `before_us` is
+            empty between turns.
         recalled: turns that earlier processes measured.
         spent: seconds in calls that nobody wanted.
         why_not: why it is not measured.
@@ -75,11 +82,15 @@ class _Clock:
     settled: bool = False
     since: float = 0.0
     may_replace: bool = False
-    definition: FunctionDefinition | None = None
+    looked: bool = False
+    writes: bool = True
+    stitched: bool = False
     beside: bool = True
-    warm: bool = False
+    warm: int = 0
+    row: int = 2
     before_us: list[float] = field(default_factory=list)
     now_us: list[float] = field(default_factory=list)
+    around_us: list[float] = field(default_factory=list)
     function_key: str = ""
     key: str = ""
     times: StepTimes = field(default_factory=StepTimes)
@@ -146,23 +157,23 @@ class StepTurns:
         def __call__(function: Any, *args: Any, **kwds: Any) -> Any:
             if not self.is_near:
                 return original(function, *args, **kwds)
-            self._thread.found, self._thread.around = None, True
+            self._thread.part, self._thread.around = None, True
             start = time.perf_counter()
             try:
                 return original(function, *args, **kwds)
             finally:
                 self._thread.around = False
-                if self._thread.found is not None:
-                    clock, before, now = self._thread.found
-                    around = max(0.0, time.perf_counter() - start - self._thread.inside) * 1e6
-                    self._add(clock, before + around, now + around)
+                clock = self._thread.part
+                if clock is not None:
+                    around = time.perf_counter() - start - self._thread.inside
+                    self._end_part(clock, max(0.0, around) * 1e6)
 
         return __call__
 
     def entries(self) -> list[StepEntry]:
         """Of all functions of which regions were made."""
         return [StepEntry(c.name, c.calls, c.times.before_us, c.times.now_us, c.recalled, self._why_not(c))
-                for c in list(self._clocks) if self._is_stitched(c.name)]
+                for c in list(self._clocks) if c.stitched or (not c.looked and self._is_stitched(c.name))]
 
     def end(self) -> None:
         """Keeps what was measured."""
@@ -173,7 +184,7 @@ class StepTurns:
     def _why_not(self, clock: _Clock) -> str:
         if clock.times.enough:
             return ""
-        if clock.why_not or clock.definition is not None:
+        if clock.why_not or clock.looked:
             return clock.why_not or f"{clock.times.turns} turns were measured, {LEAST_TURNS} are needed"
         called = FIRST_LOOK + SETTLING
         return f"called {clock.calls} times, too seldom" if clock.settled or clock.calls < called else \
@@ -182,13 +193,15 @@ class StepTurns:
     def _new(self, function: Any) -> _Clock:
         clock = _Clock(function._inference_function.name.decode())
         setattr(function, _CLOCK, clock)
+        if len(self._clocks) > _MOST_CLOCKS:
+            self._clocks[:] = [clock for clock in self._clocks if clock.looked]
         self._clocks.append(clock)
         return clock
 
     def _may_go_on(self, clock: _Clock, function: Any, inputs: Sequence[Any]) -> bool:
         """Whether a call may be a turn, or a part of one. Says when the next one is due."""
         ctx, before = context(), clock.before_us
-        clock.due, clock.before_us = max(clock.calls + 8, clock.calls * 5 // 4), []
+        clock.due, clock.before_us = _later(clock), []
         if not is_plain_call(ctx) or ctx.is_async() or ctx.function_call_options.executor_type:
             return False
         if not clock.settled:
@@ -198,7 +211,7 @@ class StepTurns:
             clock.since = time.monotonic()
             clock.due = clock.calls + SETTLING
             return False
-        if clock.definition is None:
+        if not clock.looked:
             self._begin(clock, inputs)
         if clock.why_not or clock.times.turns >= MOST_TURNS:
             clock.due = 1 << 62
@@ -211,11 +224,13 @@ class StepTurns:
     def _begin(self, clock: _Clock, inputs: Sequence[Any]) -> None:
         """Finds out how a function can be measured, and what is known of it."""
         try:
-            clock.definition = definition = FunctionDefinition(context(), clock.name.encode())
+            clock.looked = True
+            definition = FunctionDefinition(context(), clock.name.encode())
         except tf.errors.NotFoundError:
             clock.why_not = "TensorFlow has removed a function that it calls"
             return
-        if not self._is_stitched(clock.name):
+        clock.stitched = self._is_stitched(clock.name)
+        if not clock.stitched:
             clock.why_not = "nothing of it was stitched"
         elif is_op_determinism_enabled():
             clock.why_not = "its results have to repeat (op determinism)"
@@ -223,7 +238,7 @@ class StepTurns:
             clock.why_not = "on GPUs regions alone are timed"
         else:
             seen = why_seen(definition, inputs)
-            clock.beside = not seen
+            clock.beside, clock.writes = not seen, writes(definition.functions)
             clock.why_not = "" if clock.may_replace else seen
         clock.function_key = definition.key()
         clock.key = self._key(clock.function_key, inputs)
@@ -238,39 +253,54 @@ class StepTurns:
         """One call of the program in a turn."""
         if clock.beside and not clock.before_us:
             self._run_unseen(clock, plain, function, inputs, captured)
-            clock.now_us = []
+            clock.now_us, clock.around_us = [], []
         if clock.beside and not clock.before_us:  # it failed
             return flat(function, inputs, captured)
-        if len(clock.before_us) < _IN_A_ROW:
-            clock.now_us = []
+        if len(clock.before_us) < clock.row:
             with self._plain():
-                result = self._timed(clock.before_us if clock.warm else [], plain, function, inputs, captured)
-            clock.warm = True
+                result = self._timed(clock.before_us, plain, function, inputs, captured)
+            clock.now_us, clock.around_us = [], []
+            self._warm(clock)
         else:
             result = self._timed(clock.now_us, flat, function, inputs, captured)
-        if len(clock.now_us) < _IN_A_ROW:
-            clock.due, self.is_near = clock.calls + 1, True
-            return result
-        found = clock, min(clock.before_us), min(clock.now_us)
-        clock.before_us = []
+        clock.due, self.is_near = clock.calls + 1, True
         if getattr(self._thread, "around", False):
-            self._thread.found = found
+            self._thread.part = clock
         else:  # it is no tf.function's call
-            self._add(*found)
+            self._end_part(clock, 0.0)
         return result
+
+    def _end_part(self, clock: _Clock, around_us: float) -> None:
+        """A call of a turn is over; perhaps the turn is, too."""
+        clock.around_us.append(around_us)
+        if len(clock.before_us) < clock.row or len(clock.now_us) < clock.row:
+            return
+        around = min(clock.around_us)
+        before, now = min(clock.before_us) + around, min(clock.now_us) + around
+        clock.before_us = []
+        clock.due, self.is_near = _later(clock), False
+        self._add(clock, before, now)
+
+    def _warm(self, clock: _Clock) -> None:
+        """After TensorFlow's first call, which instantiates its graph and does not count; its second says how many
+        calls there are in a row."""
+        clock.warm += 1
+        if clock.warm == 1:
+            clock.before_us = []
+        elif clock.warm == 2:
+            clock.row = max(_LEAST_ROW, min(_MOST_ROW, int(_ROW_US / clock.before_us[0])))
 
     def _run_unseen(self, clock: _Clock, plain: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any]
                     ) -> None:
         """Calls of TensorFlow's graph beside the program. Before the first one it is instantiated."""
-        assert clock.definition is not None
         begin = time.perf_counter()
         try:
-            given = unseen_inputs(clock.definition, [*inputs, *captured])
+            given = [*inputs, *captured]
+            given = with_copies(given) if clock.writes else given
             with self._plain():
-                for place in range(_IN_A_ROW + (not clock.warm)):
-                    self._timed(clock.before_us if clock.warm or place else [], plain, function, given[:len(inputs)],
-                                given[len(inputs):])
-            clock.warm = True
+                while len(clock.before_us) < clock.row:
+                    self._timed(clock.before_us, plain, function, given[:len(inputs)], given[len(inputs):])
+                    self._warm(clock)
         except Exception as error:  # the program's own call says what is wrong, if it is not for want of memory
             clock.why_not, clock.due, clock.before_us = f"a call beside it failed: {type(error).__name__}", 1 << 62, []
         clock.spent += time.perf_counter() - begin
@@ -300,3 +330,8 @@ class StepTurns:
                 yield
         finally:
             self._thread.plain = self.measures = False
+
+
+def _later(clock: _Clock) -> int:
+    """The call that may be the next turn."""
+    return max(clock.calls + 8, clock.calls * 5 // 4)

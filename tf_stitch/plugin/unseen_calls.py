@@ -40,21 +40,22 @@ def why_seen(definition: FunctionDefinition, inputs: Sequence[Any]) -> str:
     for node in definition.nodes():
         if not (node.op in named or _is_unseen(node)):
             return f"{node.op} has effects that cannot be undone"
-    if _writes(definition.functions) and sum(map(_bytes, handles)) > _MOST_BYTES:
+    if writes(definition.functions) and sum(map(_bytes, handles)) > _MOST_BYTES:
         return "copies of its variables would take too much memory"
     return ""
 
 
-def unseen_inputs(definition: FunctionDefinition, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs with copies in place of variables, if the function writes any.
+def with_copies(inputs: Sequence[Any]) -> list[Any]:
+    """Inputs with copies in place of variables.
 
     Raises:
         tf.errors.OpError: a variable has no value, or there is no memory.
     """
-    return [_copied(tensor) for tensor in map(_handle, inputs)] if _writes(definition.functions) else list(inputs)
+    return [_copied(tensor) for tensor in map(_handle, inputs)]
 
 
-def _writes(functions: Sequence[FunctionDef]) -> bool:
+def writes(functions: Sequence[FunctionDef]) -> bool:
+    """Whether any of these gives new values to variables."""
     return any(writes_variables(node) or (node.op.startswith(("Rng", "Stateful")) and "PartitionedCall" not in node.op)
                for function in functions for node in function.node_def)
 

@@ -269,6 +269,7 @@ class ProfitabilityEntry:
     Attributes:
         chosen: what runs from then on, "stitched" (the kernels) or "fallback" (TensorFlow's ops).
         recalled: an equal region was timed, perhaps by an earlier process.
+        pairs: of timed calls, one of each form, that this rests on.
     """
 
     region: int
@@ -278,6 +279,7 @@ class ProfitabilityEntry:
     fallback_us: float
     chosen: str
     recalled: bool = False
+    pairs: int = 0
 
 
 @dataclass(frozen=True)

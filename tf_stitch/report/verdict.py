@@ -11,6 +11,8 @@ from tf_stitch.graph.own_ops import OWN_OPS
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry, StepEntry
 from tf_stitch.report.step_times import StepTimes
 
+LEAST_PAIRS = 3
+"""Of timed calls that a region's times rest on, where they are told or kept for good."""
 _NO_DIFFERENCE = 0.03
 """Of a step's time, what is too little to be told from noise."""
 _TRACED = re.compile("__(?:inference|forward)_(.+)_[0-9]+")
@@ -24,7 +26,7 @@ class RegionsTime:
 
     Attributes:
         runs: of the region that ran most often.
-        timed: how many regions the profitability check has timed.
+        timed: how many regions the profitability check has timed often enough.
         now_us: sum of their times, each by what runs now. Regions may run side by side: a step may take less.
         plain_us: the same by TensorFlow's ops.
     """
@@ -41,16 +43,16 @@ class RegionsTime:
         return self.runs * self.plain_us
 
     def __str__(self) -> str:
-        part = "" if self.timed == self.regions else f" ({self.timed} of its {self.regions} timed)"
+        part = "" if self.timed == self.regions else f" ({self.timed} of its {self.regions} timed often enough)"
         return (f"regions of a step {milliseconds(self.now_us)}, by TensorFlow's ops {milliseconds(self.plain_us)} "
                 f"each alone{part}")
 
 
 def regions_time(graph: GraphEntry, regions: Iterable[RegionEntry], timed: Iterable[ProfitabilityEntry]
                  ) -> RegionsTime | None:
-    """Of a graph; None if none of its regions was timed. Of a region's shapes the latest counts."""
+    """Of a graph; None if none of its regions was timed often enough. Of a region's shapes the latest counts."""
     numbers = set(graph.regions)
-    latest = {entry.region: entry for entry in timed if entry.region in numbers}
+    latest = {entry.region: entry for entry in timed if entry.region in numbers and entry.pairs >= LEAST_PAIRS}
     now = sum(e.fallback_us if e.chosen == "fallback" else e.stitched_us for e in latest.values())
     plain = sum(e.fallback_us for e in latest.values())
     if not now or not plain:
