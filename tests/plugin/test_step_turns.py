@@ -151,7 +151,7 @@ def test_it_costs_little(clock: Clock) -> None:
 
 def test_short_calls_come_in_longer_rows(clock: Clock) -> None:
     """The first ones find caches that are the other kind's."""
-    program = Program(clock, add, X, before=0.0002, now=0.0001)
+    program = Program(clock, add, X, before=0.001, now=0.0001)
     program.calls(BEGIN)
     assert program.plain == 1 + 10
     program.calls(200)

@@ -35,7 +35,7 @@ FIRST_LOOK = 16
 SETTLING = 24
 """Calls with kernels before the first turn: their regions are timed in these."""
 MOST_TURNS = 12
-_LEAST_ROW, _MOST_ROW, _ROW_US = 2, 16, 2000.0
+_LEAST_ROW, _MOST_ROW, _ROW_US = 2, 16, 10_000.0
 """Calls of each kind in a turn, and microseconds that those of TensorFlow's graph are to take, if they are short. The
 fastest counts: the first ones find caches that are the other kind's."""
 _SHARE = 0.02

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from absl import app, flags
@@ -26,6 +27,7 @@ from tools.verdict.row import ALLOWED, NAMES, Row, step_ms, table
 ROOT = Path(__file__).resolve().parents[2]
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "runs of each kind", lower_bound=1)
 _RUN_SECONDS = flags.DEFINE_float("run_seconds", 4.0, "how long the steps of a run last")
+_JOBS = flags.DEFINE_integer("jobs", 1, "programs at a time", lower_bound=1)
 _ONLY = flags.DEFINE_list("only", list(NAMES), "programs")
 _OUTPUT = flags.DEFINE_string("output", str(ROOT / "benchmarks" / "verdict.md"), "file that is written")
 
@@ -40,7 +42,8 @@ def run(program: str, cache: Path | None, cold: bool = False) -> tuple[float, st
     seconds = _RUN_SECONDS.value
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
     environment |= {"PYTHONPATH": module_path(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "tools.verdict.programs", f"--program={program}", f"--seconds={seconds}"]
+    command = [sys.executable, "-m", "tools.verdict.programs", f"--verdict_program={program}",
+               f"--step_seconds={seconds}"]
     if cache is not None:
         environment |= {"TF_STITCH": "1", "TF_STITCH_CACHE": str(cache)} | ({"TF_STITCH_ASYNC": "0"} if cold else {})
         command[1:2] = ["-m", "tf_stitch", "-m"]
@@ -64,9 +67,10 @@ def measured(program: str) -> Row:
     return row
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(_: Sequence[str]) -> None:
     load = os.getloadavg()
-    rows = [measured(program) for program in _ONLY.value]
+    with ThreadPoolExecutor(_JOBS.value) as jobs:
+        rows = list(jobs.map(measured, _ONLY.value))
     machine = ", ".join(f"{name} {value}" for name, value in describe_cpu().items() if name != "load")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.strip()
@@ -81,14 +85,14 @@ and with tf_stitch, in turns; a step is the fastest quarter of the calls in the 
 
 {table(rows)}
 
-Command: `{shlex.join(["python", "-m", "tools.verdict", *arguments[1:], *_flags()])}`, commit {commit}.
+Command: `python -m tools.verdict {shlex.join(_flags())}`, commit {commit}.
 {machine}. Load (1, 5, 15 minutes) {load[0]:.1f}, {load[1]:.1f}, {load[2]:.1f} when it began,
 {", ".join(f"{value:.1f}" for value in os.getloadavg())} when it ended: other programs ran on the same cores.
 """)
 
 
 def _flags() -> list[str]:
-    return [f"--rounds={_ROUNDS.value}", f"--run_seconds={_RUN_SECONDS.value:g}"]
+    return [f"--rounds={_ROUNDS.value}", f"--run_seconds={_RUN_SECONDS.value:g}", f"--jobs={_JOBS.value}"]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Ten programs that do not mention tf_stitch. Each is run in a process of its own:
 
-    python -m tools.verdict.programs --program=mlp_training --seconds=5
+    python -m tools.verdict.programs --verdict_program=mlp_training --step_seconds=5
 
 prints the milliseconds of a step, by the fastest quarter of the last two thirds."""
 
@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-_PROGRAM = flags.DEFINE_string("program", None, "one of PROGRAMS", required=True)
-_SECONDS = flags.DEFINE_float("seconds", 5.0, "how long its steps run")
+_PROGRAM = flags.DEFINE_string("verdict_program", None, "one of PROGRAMS", required=True)
+_SECONDS = flags.DEFINE_float("step_seconds", 5.0, "how long its steps run")
 
 Step = Callable[[], Any]
 _LEAST = 150
