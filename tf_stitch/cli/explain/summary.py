@@ -12,7 +12,8 @@ from tf_stitch.cli.explain.load import Document
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import micros
 from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
-from tf_stitch.report.verdict import milliseconds
+from tf_stitch.report.entries import StepEntry
+from tf_stitch.report.verdict import milliseconds, said_of_steps
 
 _REGIONS, _KERNELS, _REASONS, _TROUBLES, _BRANCHES = 5, 10, 8, 3, 6
 _NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", *VARIABLES, "ReadVariableOp", "Placeholder")
@@ -62,12 +63,15 @@ def _time(document: Document, region: Region) -> _Time:
 
 
 def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: dict[int, list[Op]]) -> Iterator[str]:
+    steps = [StepEntry(**step) for step in document.get("steps", [])]
+    if steps:
+        yield said_of_steps(steps)
     known = [time for time in times.values() if time.plain is not None]
     if known:
         now, plain = sum(time.now for time in known), sum(time.plain or 0.0 for time in known)
         gave_way = sum("gave way" in (region.check or "") for region in regions.values())
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
-               f"{milliseconds(plain)} by TensorFlow's ops: {plain / max(now, 1e-9):.2f}x; {gave_way} gave way")
+               f"{milliseconds(plain)} by TensorFlow's ops, each alone; {gave_way} gave way")
     elif regions:
         yield f"{len(regions)} regions, not timed against TensorFlow's ops (it takes ten calls): times are predicted"
     else:
