@@ -46,6 +46,9 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
         for op in graph.ops:
             if op.region is not None:
                 of_region.setdefault(op.region, []).append(op)
+    steps = [StepEntry(**step) for step in document.get("steps", [])]
+    if steps:
+        yield said_of_steps(steps)
     yield from _where_time_goes(regions, times, of_region)
     yield from _kernels(regions, ops)
     yield from _left_out(graphs, {reason for graph in document["graphs"] for reason in graph["left_out"]})
@@ -63,9 +66,6 @@ def _time(document: Document, region: Region) -> _Time:
 
 
 def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: dict[int, list[Op]]) -> Iterator[str]:
-    steps = [StepEntry(**step) for step in document.get("steps", [])]
-    if steps:
-        yield said_of_steps(steps)
     known = [time for time in times.values() if time.plain is not None]
     if known:
         now, plain = sum(time.now for time in known), sum(time.plain or 0.0 for time in known)
