@@ -6,7 +6,7 @@ import pytest
 
 from tf_stitch.report.verdict import Step
 from tools.verdict.programs import PROGRAMS
-from tools.verdict.row import NAMES, Row, ratio_said, step_ms, table
+from tools.verdict.row import NAMES, Row, ratio_said, step_ms, table, within
 
 
 def said(before_us: float, now_us: float) -> str:
@@ -23,13 +23,16 @@ def test_the_line_is_read() -> None:
 def test_a_row_compares_it_with_runs() -> None:
     row = Row("f", (4.0, 9.0, 40.0), (2.0, 3.0, 10.0), (said(1.0, 1.0), said(3_300.0, 1_000.0)))
     assert row.runs == 3.0
-    assert row.off == pytest.approx(0.1)
+    assert row.fastest == 2.0
+    assert row.off(row.runs) == pytest.approx(0.1)
+    assert within([row], lambda row: row.runs) == 1
+    assert within([row], lambda row: row.fastest) == 0
     far = Row("g", (2.0,), (2.0,), (said(40.0, 1.0),))
     unmeasured = Row("h", (2.0,), (2.0,), ("",))
     assert table([row, far, unmeasured]).splitlines()[2:] == [
-        "| f | 9.000 | 3.000 | 3.00x | 2.00 to 4.00 | 3.30x | +10 % |",
-        "| g | 2.000 | 2.000 | 1.00x | 1.00 to 1.00 | 40.00x | +3900 % (!) |",
-        "| h | 2.000 | 2.000 | 1.00x | 1.00 to 1.00 | no number |  |"]
+        "| f | 4.000 | 2.000 | 3 | 2.00 to 4.00 | 3.00x | 2.00x | 3.30x | +10 % | +65 % (!) |",
+        "| g | 2.000 | 2.000 | 1 | 1.00 to 1.00 | 1.00x | 1.00x | 40.00x | +3900 % (!) | +3900 % (!) |",
+        "| h | 2.000 | 2.000 | 1 | 1.00 to 1.00 | 1.00x | 1.00x | no number |  |  |"]
 
 
 def test_a_program_prints_its_step() -> None:

@@ -7,6 +7,7 @@ and with tf_stitch."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -15,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 from absl import app, flags
@@ -22,14 +24,16 @@ from absl import app, flags
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
 from tools.benchmark.machine import describe_cpu, module_path
-from tools.verdict.row import ALLOWED, NAMES, Row, step_ms, table
+from tools.verdict.row import ALLOWED, NAMES, Row, step_ms, table, within
 
 ROOT = Path(__file__).resolve().parents[2]
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "runs of each kind", lower_bound=1)
 _RUN_SECONDS = flags.DEFINE_float("run_seconds", 4.0, "how long the steps of a run last")
 _JOBS = flags.DEFINE_integer("jobs", 1, "programs at a time", lower_bound=1)
 _ONLY = flags.DEFINE_list("only", list(NAMES), "programs")
-_OUTPUT = flags.DEFINE_string("output", str(ROOT / "benchmarks" / "verdict.md"), "file that is written")
+_OUTPUT = flags.DEFINE_string("verdict_rows", str(ROOT / "benchmarks" / "verdict.jsonl"), "file with the rows")
+_AGAIN = flags.DEFINE_bool("page_only", False, "write the page of rows that are there")
+_PAGE = ROOT / "benchmarks" / "verdict.md"
 
 
 def run(program: str, cache: Path | None, cold: bool = False) -> tuple[float, str]:
@@ -68,27 +72,43 @@ def measured(program: str) -> Row:
 
 
 def main(_: Sequence[str]) -> None:
-    load = os.getloadavg()
-    with ThreadPoolExecutor(_JOBS.value) as jobs:
-        rows = list(jobs.map(measured, _ONLY.value))
-    machine = ", ".join(f"{name} {value}" for name, value in describe_cpu().items() if name != "load")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
-                            check=True).stdout.strip()
-    off = [row for row in rows if row.off is None or abs(row.off) > ALLOWED]
-    Path(_OUTPUT.value).write_text(f"""\
+    raw = Path(_OUTPUT.value)
+    if not _AGAIN.value:
+        head = {"command": f"python -m tools.verdict {shlex.join(_flags())}", "commit": _commit(), **describe_cpu()}
+        with ThreadPoolExecutor(_JOBS.value) as jobs:
+            rows = list(jobs.map(measured, _ONLY.value))
+        head["load when it ended"] = round(os.getloadavg()[0], 2)
+        raw.write_text("".join(json.dumps(line) + "\n" for line in (head, *map(asdict, rows))))
+    head, *lines = map(json.loads, raw.read_text().splitlines())
+    _PAGE.write_text(page(head, [Row(**{key: tuple(value) if isinstance(value, list) else value
+                                        for key, value in line.items()}) for line in lines]))
+
+
+def page(head: dict[str, object], rows: Sequence[Row]) -> str:
+    """benchmarks/verdict.md."""
+    machine = ", ".join(f"{name} {value}" for name, value in head.items() if name != "command")
+    return f"""\
 # Is the line at exit true?
 
-Ten programs (`tools/verdict/programs.py`). "Runs show" is the median, over rounds, of the ratio of two runs, without
-and with tf_stitch, in turns; a step is the fastest quarter of the calls in the last two thirds of a run of
-{_RUN_SECONDS.value:g} s. "The line says" is the ratio of the two times in the last line of the last run.
-{len(rows) - len(off)} of {len(rows)} are within {100 * ALLOWED:.0f} %.
+Programs (`tools/verdict/programs.py`), each in rounds of two runs, without and with tf_stitch. A step is the fastest
+quarter of the calls in the last two thirds of a run. "Median" is that of the rounds' ratios; "fastest" is the ratio of
+the fastest round of each kind, whose times are in the first columns. "The line says" is the ratio of the two times in
+the last line of the last run.
+
+Within {100 * ALLOWED:.0f} % of the median are {within(rows, lambda row: row.runs)} of {len(rows)} lines, \
+of the fastest {within(rows, lambda row: row.fastest)}.
 
 {table(rows)}
 
-Command: `python -m tools.verdict {shlex.join(_flags())}`, commit {commit}.
-{machine}. Load (1, 5, 15 minutes) {load[0]:.1f}, {load[1]:.1f}, {load[2]:.1f} when it began,
-{", ".join(f"{value:.1f}" for value in os.getloadavg())} when it ended: other programs ran on the same cores.
-""")
+Command: `{head["command"]}`. {machine}.
+Other programs ran on the same cores: where the rounds' ratios lie far apart, nothing can be told.
+Rows: [verdict.jsonl](verdict.jsonl).
+"""
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _flags() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 NAMES = ("mlp_training", "softmax", "few_ops", "large_matmuls", "layer_norms", "encoder", "recurrent_training",
@@ -34,14 +34,18 @@ class Row:
         return statistics.median(b / n for b, n in zip(self.before_ms, self.now_ms, strict=True))
 
     @property
+    def fastest(self) -> float:
+        """The ratio of the fastest rounds: where other programs disturb all rounds, the least disturbed ones."""
+        return min(self.before_ms) / min(self.now_ms)
+
+    @property
     def verdict(self) -> float | None:
         """The ratio that the line of the last run says; None if it names no times."""
         return ratio_said(self.said[-1])
 
-    @property
-    def off(self) -> float | None:
-        """By how much the line is off: 0.1 where it says 10 % too much."""
-        return None if self.verdict is None else self.verdict / self.runs - 1
+    def off(self, truth: float) -> float | None:
+        """By how much the line is off a ratio: 0.1 where it says 10 % too much; None if it names no times."""
+        return None if self.verdict is None else self.verdict / truth - 1
 
 
 def ratio_said(line: str) -> float | None:
@@ -68,13 +72,22 @@ def step_ms(stdout: str) -> float:
 
 def table(rows: Sequence[Row]) -> str:
     """As Markdown."""
-    lines = ["| program | without, ms | with, ms | runs show | rounds | the line says | off |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines = ["| program | without, ms | with, ms | rounds | their ratios | median | fastest | the line says | off median | "
+             "off fastest |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for row in rows:
-        before, now = statistics.median(row.before_ms), statistics.median(row.now_ms)
         ratios = [b / n for b, n in zip(row.before_ms, row.now_ms, strict=True)]
         said = "no number" if row.verdict is None else f"{row.verdict:.2f}x"
-        off = "" if row.off is None else f"{100 * row.off:+.0f} %" + (" (!)" if abs(row.off) > ALLOWED else "")
-        lines.append(f"| {row.program} | {before:.3f} | {now:.3f} | {row.runs:.2f}x | {min(ratios):.2f} to "
-                     f"{max(ratios):.2f} | {said} | {off} |")
+        lines.append(f"| {row.program} | {min(row.before_ms):.3f} | {min(row.now_ms):.3f} | {len(ratios)} | "
+                     f"{min(ratios):.2f} to {max(ratios):.2f} | {row.runs:.2f}x | {row.fastest:.2f}x | {said} | "
+                     f"{_percent(row.off(row.runs))} | {_percent(row.off(row.fastest))} |")
     return "\n".join(lines)
+
+
+def within(rows: Sequence[Row], truth: Callable[[Row], float]) -> int:
+    """How many lines are right."""
+    offs = [row.off(truth(row)) for row in rows]
+    return sum(off is not None and abs(off) <= ALLOWED for off in offs)
+
+
+def _percent(off: float | None) -> str:
+    return "" if off is None else f"{100 * off:+.0f} %" + (" (!)" if abs(off) > ALLOWED else "")
