@@ -67,7 +67,7 @@ def measured(program: str) -> Row:
         rounds = [(run(program, None), run(program, cache)) for _ in range(_ROUNDS.value)]
     row = Row(program, tuple(before for (before, _), _ in rounds), tuple(now for _, (now, _) in rounds),
               tuple(line for _, (_, line) in rounds))
-    print(row, flush=True)
+    print(json.dumps(asdict(row)), flush=True)
     return row
 
 
