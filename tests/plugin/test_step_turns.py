@@ -136,7 +136,7 @@ def test_a_slower_program_is_seen(clock: Clock) -> None:
 def test_too_few_turns_are_told(clock: Clock) -> None:
     program = Program(clock, add, X)
     program.calls(BEGIN + 2)
-    assert program.entry.why_not == f"1 turns were measured, {LEAST_TURNS} are needed"
+    assert program.entry.why_not == f"1 of {LEAST_TURNS} turns were measured, too few"
 
 
 def test_it_costs_little(clock: Clock) -> None:

@@ -38,7 +38,7 @@ OPS = "3 regions, 0 kernels for 90 of 100 ops (they were still being built), 1 g
 
 def step(before: float, now: float, turns: int = 4, calls: int = 300, name: str = "__inference_train_step_17"
          ) -> StepEntry:
-    why = "" if turns >= 4 else f"{turns} turns were measured, 4 are needed"
+    why = "" if turns >= 4 else f"{turns} of 4 turns were measured, too few"
     return StepEntry(name, calls, (before,) * turns, (now,) * turns, 0, why)
 
 
@@ -69,7 +69,7 @@ def test_a_descheduled_measurement_says_nothing() -> None:
 
 def test_too_few_turns_say_so() -> None:
     said = with_steps(step(8_000.0, 1.0, turns=1))
-    assert said.startswith("no step was measured: train_step: 1 turns were measured, 4 are needed; regions of a step ")
+    assert said.startswith("no step was measured: train_step: 1 of 4 turns were measured, too few; regions of a step ")
     assert "x" not in said.split(";")[1].removeprefix(" regions of a step")
 
 

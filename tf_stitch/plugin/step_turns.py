@@ -185,9 +185,10 @@ class StepTurns:
         if clock.times.enough:
             return ""
         if clock.why_not or clock.looked:
-            return clock.why_not or f"{clock.times.turns} turns were measured, {LEAST_TURNS} are needed"
+            return clock.why_not or f"{clock.times.turns} of {LEAST_TURNS} turns were measured, too few"
         called = FIRST_LOOK + SETTLING
-        return f"called {clock.calls} times, too seldom" if clock.settled or clock.calls < called else \
+        times = "once" if clock.calls == 1 else f"{clock.calls} times"
+        return f"called {times}, too seldom" if clock.settled or clock.calls < called else \
             "its kernels came too late"
 
     def _new(self, function: Any) -> _Clock:
