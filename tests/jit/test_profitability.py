@@ -35,6 +35,16 @@ def test_only_a_cold_process_hands_its_verdict_to_the_first_call(tmp_path: Path,
     assert later.settle(1, -1, key(), Verdict(False, 1.0, 2.0), 99) == Verdict(True, 2.0, 1.0, from_call)
 
 
+def test_who_measures_steps_is_told_what_gives_way(tmp_path: Path) -> None:
+    told: list[tuple[int, bool]] = []
+    measured = check(tmp_path, misses=0)
+    measured._gave_way = lambda *change: told.append(change)
+    measured.settle(0, -1, key(), MEASURED, 412)
+    measured.recall(1, -1, key())
+    measured.settle(2, -1, (1, 1, 3), Verdict(False, 1.0, 2.0, pairs=3), 9)
+    assert told == [(512, False), (512, True)]
+
+
 def test_equal_regions_have_time_to_learn_of_it() -> None:
     for call in range(1, 3000):
         there = change_over(call)

@@ -245,6 +245,25 @@ def test_a_function_is_measured_once_kernels_run(clock: Clock) -> None:
     assert program.plain > 0
 
 
+def test_a_region_that_gives_way_makes_it_measured_again(clock: Clock) -> None:
+    """What kernels took that do not run any more says nothing."""
+    program = Program(clock, add, X, now=0.012)
+    program.calls(BEGIN + 60)
+    program.turns.region_gives_way(0, known=True)
+    assert program.entry.before_us
+    program.turns.region_gives_way(512, known=False)
+    assert program.entry.before_us == ()
+    assert set(program.stored.values()) == {StepTimes()}
+    plain = program.plain
+    program.calls(512 - BEGIN - 60)
+    assert program.plain == plain
+    program.now = 0.004
+    program.calls(1000)
+    times = StepTimes(program.entry.before_us, program.entry.now_us)
+    assert times.turns >= LEAST_TURNS
+    assert times.now == pytest.approx(4_000)
+
+
 def test_a_failed_call_beside_is_told(clock: Clock) -> None:
     program = Program(clock, add, X)
 

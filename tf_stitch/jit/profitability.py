@@ -41,13 +41,15 @@ class ProfitabilityCheck:
 
     Args:
         where: names a region in messages.
+        gave_way: is told from which call on a region runs TensorFlow's ops, and whether that was known.
         surroundings: what else of the process a verdict depends on, such as TensorFlow's version and threads.
     """
 
     def __init__(self, config: StitchConfig, registry: RegionRegistry, report: Report, where: Callable[[int], str],
-                 surroundings: Callable[[], tuple[str, ...]]) -> None:
+                 surroundings: Callable[[], tuple[str, ...]],
+                 gave_way: Callable[[int, bool], None] = lambda from_call, known: None) -> None:
         self._config, self._registry, self._report, self._where = config, registry, report, where
-        self._surroundings = surroundings
+        self._surroundings, self._gave_way = surroundings, gave_way
         self._store = VerdictStore(config.cache_dir / "verdicts")
         self._settled = set[str]()  # by this process
 
@@ -58,6 +60,8 @@ class ProfitabilityCheck:
         if known is None or self._is_measured_again(name, known):
             return None
         self._add(region, device, key, known, recalled=True)
+        if known.prefers_fallback:
+            self._gave_way(known.from_call, True)
         return known
 
     def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
@@ -76,6 +80,8 @@ class ProfitabilityCheck:
             except OSError as error:
                 self._report.note("profitability", str(self._store.folder), f"no verdict can be kept: {error}")
         self._add(region, device, key, verdict, recalled=known is not None)
+        if verdict.prefers_fallback:
+            self._gave_way(max(call, verdict.from_call), known is not None)
         if verdict.prefers_fallback and self._config.verbose:
             when = f"from its call {verdict.from_call} on" if verdict.from_call > call else "from now on"
             say(f"{self._where(region)}: TensorFlow's own ops run {when}: they take "

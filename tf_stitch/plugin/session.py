@@ -89,7 +89,8 @@ class Session:
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
         self.registry = RegionRegistry(config, self.report, self._dump, self._libraries)
-        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
+        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings,
+                                                self._gave_way)
         self._controls = Controls(config)
         if native is not None:
             native.set_graphs(config.cuda_graphs, config.programmatic)
@@ -199,6 +200,10 @@ class Session:
 
         return StepTurns(StepStore(config.cache_dir / "steps"), key, self._is_stitched, self.first_calls,
                          lambda text: self.report.note("step", str(config.cache_dir / "steps"), text))
+
+    def _gave_way(self, from_call: int, known: bool) -> None:
+        if self.turns is not None:
+            self.turns.region_gives_way(from_call, known)
 
     def _is_stitched(self, function: str) -> bool:
         """Whether regions were made of a function, under its own name or as one that holds its variables."""

@@ -41,6 +41,8 @@ fastest counts: the first ones find caches that are the other kind's."""
 _SHARE = 0.02
 """Of a function's time, what turns beyond the first LEAST_TURNS may take."""
 _CLOCK = "_tf_stitch_clock"
+_AFTER_CHANGE = 8
+"""Calls after a region's change of form."""
 _MOST_CLOCKS = 1000
 """Functions, beyond which those that were called seldom are not told any more."""
 
@@ -115,6 +117,7 @@ class StepTurns:
         self._store, self._key, self._is_stitched = store, key, is_stitched
         self._first_calls, self._noted = first_calls, noted
         self._clocks: list[_Clock] = []
+        self._not_before = 0  # the call of a function after which its form does not change any more
         self._lock = threading.Lock()
         self._thread = threading.local()
         self.is_near = False
@@ -175,6 +178,15 @@ class StepTurns:
         return [StepEntry(c.name, c.calls, c.times.before_us, c.times.now_us, c.recalled, self._why_not(c))
                 for c in list(self._clocks) if c.stitched or (not c.looked and self._is_stitched(c.name))]
 
+    def region_gives_way(self, from_call: int, known: bool) -> None:
+        """A region runs TensorFlow's ops from a call on. What was measured of its kernels does not hold then, unless
+        that was `known` before."""
+        self._not_before = max(self._not_before, from_call + _AFTER_CHANGE if from_call else 0)
+        for clock in list(self._clocks):
+            if clock.times.turns and not known:
+                clock.times, clock.recalled = StepTimes(), 0
+                self._keep(clock)
+
     def end(self) -> None:
         """Keeps what was measured."""
         for clock in list(self._clocks):
@@ -211,6 +223,9 @@ class StepTurns:
             clock.may_replace = self._first_calls is not None and self._first_calls.changes_any_time(name.decode())
             clock.since = time.monotonic()
             clock.due = clock.calls + SETTLING
+            return False
+        if clock.calls < self._not_before:
+            clock.due = max(clock.due, self._not_before)
             return False
         if not clock.looked:
             self._begin(clock, inputs)
