@@ -8,11 +8,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from tf_stitch.config import load_config
 from tf_stitch.graph.exclusion import SCOPE
 from tf_stitch.plugin.installed_tensorflow import find_tensorflow
+
+if TYPE_CHECKING:
+    from tf_stitch.report.last_report import LastReport
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -67,8 +70,10 @@ def allow_modules(folder: str | os.PathLike[str]) -> None:
     activation.allow_modules(place)
 
 
-def last_report() -> dict[str, Any] | None:
-    """What was done in this process so far, as report.json has it (docs/explain.md); None if nothing was enabled.
+def last_report() -> LastReport | None:
+    """What was done and gained in this process so far; None if nothing was enabled.
+
+    Printed it is the line that a program ends with. It is a dict as report.json has it, too (docs/explain.md).
 
     Graphs that TensorFlow has freed are in it only where TF_STITCH_REPORT is set.
     """
@@ -77,9 +82,10 @@ def last_report() -> dict[str, Any] | None:
     if not autoload.was_active():
         return None
     from tf_stitch.plugin.activation import current_session
+    from tf_stitch.report.last_report import LastReport
 
     session = current_session()
-    return None if session is None else session.document()
+    return None if session is None else LastReport(session.document(), session.summary())
 
 
 def wait(seconds: float = 600.0) -> bool:

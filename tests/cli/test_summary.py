@@ -35,13 +35,20 @@ def document() -> Document:
 
 def test_what_takes_most_comes_first(document: Document) -> None:
     lines = list(summary(document, list(graphs(document))))
-    assert lines[0] == ("1 of 2 regions were timed in the run: 10 us for a run of each, 30 us by TensorFlow's ops: "
-                        "3.00x; 0 gave way")  # fmt: skip
+    assert lines[0] == ("1 of 2 regions were timed in the run: 10 us for a run of each, 30 us by TensorFlow's "
+                        "ops, each alone; 0 gave way")  # fmt: skip
     regions = [line.split()[:2] for line in lines if line.startswith("  region ")]
     assert regions == [["region", "1"], ["region", "0"]], "700 runs of 2 us, 7 of 10"
     kernels = [line.split()[0] for line in lines if "row_reduction" in line]
     assert kernels == ["1.0", "0.0"]
     assert any("1 ops to a, /home/me/train.py:7" in line for line in lines)
+
+
+def test_the_users_step_is_told_before_regions(document: Document) -> None:
+    steps = [{"function": "__inference_step_3", "calls": 90, "before_us": [4.0] * 4, "now_us": [2.0] * 4, "recalled": 0,
+              "why_not": ""}]
+    lines = list(summary(document | {"steps": steps}, list(graphs(document))))
+    assert lines[0] == "a call of step took 4 us and takes 2 us now: 2.00x (fastest quarter of 4 turns)"
 
 
 def test_reasons_of_what_costs_something_have_a_place(document: Document) -> None:

@@ -11,7 +11,7 @@ from tf_stitch.errors import DamagedFileError
 from tf_stitch.jit.verdict_store import VerdictStore
 from tf_stitch.native.bindings import Verdict
 
-VERDICT = Verdict(prefers_fallback=True, stitched_us=2.5, fallback_us=1.25, from_call=512)
+VERDICT = Verdict(prefers_fallback=True, stitched_us=2.5, fallback_us=1.25, from_call=512, pairs=30)
 
 
 def test_what_was_kept_is_recalled(tmp_path: Path) -> None:
@@ -27,9 +27,11 @@ def test_what_was_kept_is_recalled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[]", b'{"prefers_fallback": true}',
                                   b'{"prefers_fallback": true, "stitched_us": 2.0, "fallback_us": 1.0}',
-                                  b'{"prefers_fallback": 1, "stitched_us": 1.0, "fallback_us": 1.0, "from_call": 0}',
+                                  b'{"prefers_fallback": true, "stitched_us": 2.0, "fallback_us": 1.0, "from_call": 0}',
+                                  b'{"prefers_fallback": 1, "stitched_us": 1.0, "fallback_us": 1.0, "from_call": 0, '
+                                  b'"pairs": 3}',
                                   b'{"prefers_fallback": true, "stitched_us": "1", "fallback_us": 1.0, '
-                                  b'"from_call": 0}'])  # fmt: skip
+                                  b'"from_call": 0, "pairs": 3}'])  # fmt: skip
 def test_a_damaged_file_is_named_and_made_anew(tmp_path: Path, data: bytes) -> None:
     store = VerdictStore(tmp_path)
     store.keep("a", VERDICT)

@@ -22,6 +22,7 @@ from tf_stitch.messages import say
 from tf_stitch.native.bindings import Verdict
 from tf_stitch.report.entries import ProfitabilityEntry
 from tf_stitch.report.report import Report
+from tf_stitch.report.verdict import LEAST_PAIRS
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
 
@@ -40,20 +41,27 @@ class ProfitabilityCheck:
 
     Args:
         where: names a region in messages.
+        gave_way: is told from which call on a region runs TensorFlow's ops, and whether that was known.
         surroundings: what else of the process a verdict depends on, such as TensorFlow's version and threads.
     """
 
     def __init__(self, config: StitchConfig, registry: RegionRegistry, report: Report, where: Callable[[int], str],
-                 surroundings: Callable[[], tuple[str, ...]]) -> None:
+                 surroundings: Callable[[], tuple[str, ...]],
+                 gave_way: Callable[[int, bool], None] = lambda from_call, known: None) -> None:
         self._config, self._registry, self._report, self._where = config, registry, report, where
-        self._surroundings = surroundings
+        self._surroundings, self._gave_way = surroundings, gave_way
         self._store = VerdictStore(config.cache_dir / "verdicts")
+        self._settled = set[str]()  # by this process
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
         """Which form runs; None: nobody knows yet."""
-        known = self._known(self._key(region, device, key))
-        if known is not None:
-            self._add(region, device, key, known, recalled=True)
+        name = self._key(region, device, key)
+        known = self._known(name)
+        if known is None or self._is_measured_again(name, known):
+            return None
+        self._add(region, device, key, known, recalled=True)
+        if known.prefers_fallback:
+            self._gave_way(known.from_call, True)
         return known
 
     def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
@@ -61,18 +69,28 @@ class ProfitabilityCheck:
         one already."""
         name = self._key(region, device, key)
         known = self._known(name)
+        earlier = known if known is not None and self._is_measured_again(name, known) else None
+        if earlier is not None:
+            known, measured = None, _together(earlier, measured)
         verdict = known or replace(measured, from_call=0 if self._built_anything else change_over(call))
         if known is None:
+            self._settled.add(name)
             try:
                 self._store.keep(name, verdict)
             except OSError as error:
                 self._report.note("profitability", str(self._store.folder), f"no verdict can be kept: {error}")
         self._add(region, device, key, verdict, recalled=known is not None)
+        if verdict.prefers_fallback:
+            self._gave_way(max(call, verdict.from_call), known is not None)
         if verdict.prefers_fallback and self._config.verbose:
             when = f"from its call {verdict.from_call} on" if verdict.from_call > call else "from now on"
             say(f"{self._where(region)}: TensorFlow's own ops run {when}: they take "
                   f"{verdict.fallback_us:.1f} us, the kernels {verdict.stitched_us:.1f} us")
         return verdict
+
+    def _is_measured_again(self, name: str, known: Verdict) -> bool:
+        """Whether a verdict of an earlier process rests on too few pairs. Its form, the kernels, runs meanwhile."""
+        return not known.prefers_fallback and known.pairs < LEAST_PAIRS and name not in self._settled
 
     @property
     def _built_anything(self) -> bool:
@@ -95,7 +113,7 @@ class ProfitabilityCheck:
         shapes = [list(shape) for shape in Key.parse(key).shapes]
         self._report.add(ProfitabilityEntry(region, "cpu" if device == CPU_ORDINAL else "gpu", shapes,
                                     round(verdict.stitched_us, 3), round(verdict.fallback_us, 3),
-                                    "fallback" if verdict.prefers_fallback else "stitched", recalled))
+                                    "fallback" if verdict.prefers_fallback else "stitched", recalled, verdict.pairs))
 
     def _key(self, region: int, device: int, words: tuple[int, ...]) -> str:
         """What a verdict depends on, as hex digits: kernels of a CPU are the same for aligned buffers and others."""
@@ -109,3 +127,9 @@ class ProfitabilityCheck:
                          repr((config.reuse, config.templates, config.fuel)),
                          *self._surroundings())
         return cache_key(self._registry.structure(region), "verdict", machine, circumstances, "", package_digest())
+
+
+def _together(earlier: Verdict, measured: Verdict) -> Verdict:
+    """What two processes have measured: what disturbs a measurement makes it longer."""
+    return replace(measured, stitched_us=min(earlier.stitched_us, measured.stitched_us),
+                   fallback_us=min(earlier.fallback_us, measured.fallback_us), pairs=earlier.pairs + measured.pairs)

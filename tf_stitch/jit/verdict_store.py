@@ -39,7 +39,7 @@ class VerdictStore:
             return None
         except ValueError as error:
             raise DamagedFileError(f"{path}: {error}") from error
-        wanted = {"prefers_fallback": bool, "stitched_us": float, "fallback_us": float, "from_call": int}
+        wanted = {"prefers_fallback": bool, "stitched_us": float, "fallback_us": float, "from_call": int, "pairs": int}
         if not isinstance(document, dict) or {k: type(v) for k, v in document.items()} != wanted:
             raise DamagedFileError(f"{path} holds no verdict")
         return Verdict(**document)

@@ -86,12 +86,14 @@ class Verdict:
         stitched_us, fallback_us: medians of the timed calls.
         from_call: the number of a region's call, from 1, from which it holds; kernels run before. IN_TURNS: in every
             other call, for tests.
+        pairs: of timed calls, one of each form, that this rests on.
     """
 
     prefers_fallback: bool
     stitched_us: float
     fallback_us: float
     from_call: int = 0
+    pairs: int = 0
 
 
 class Verdicts(Protocol):
@@ -383,9 +385,9 @@ def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:
         return 0 if known is None else given(known, from_call)
 
     def on_settle(region: int, device: int, key: Any, n: int, fallback: int, stitched_us: float, own_us: float,
-                  call: int, from_call: Any) -> int:
+                  pairs: int, call: int, from_call: Any) -> int:
         try:
-            measured = Verdict(bool(fallback), stitched_us, own_us)
+            measured = Verdict(bool(fallback), stitched_us, own_us, pairs=pairs)
             return given(verdicts.settle(region, device, tuple(key[:n]), measured, call), from_call)
         except Exception as error:  # cannot cross C++; the kernels stay
             on_not_timed(region, _message(error))

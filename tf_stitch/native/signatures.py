@@ -15,7 +15,7 @@ FALLBACK_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void
 RECALL_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64,
                                    DIMS)
 SETTLE_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
-                                   ctypes.c_double, ctypes.c_double, ctypes.c_int64, DIMS)
+                                   ctypes.c_double, ctypes.c_double, ctypes.c_int32, ctypes.c_int64, DIMS)
 NOT_TIMED_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p)
 LABELS_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_void_p)
 LEFT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)

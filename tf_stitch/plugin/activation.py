@@ -77,7 +77,8 @@ def enable(config: StitchConfig | None = None) -> None:
         if config.short_calls:
             keras_logs.hear_later_on_gpus()
             held = None if native is None else HeldVariables(native, session.not_held)
-            function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held)
+            function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held,
+                                   session.turns)
         known_optionals.answer_at_once()  # behind what makes copies that hold variables
 
 

@@ -17,10 +17,11 @@ from tf_stitch.plugin.held_variables import HeldVariables
 
 if TYPE_CHECKING:
     from tf_stitch.plugin.first_calls import FirstCalls
+    from tf_stitch.plugin.step_turns import StepTurns
 
 
 def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambda: None,
-            held: HeldVariables | None = None) -> None:
+            held: HeldVariables | None = None, turns: Callable[[], StepTurns | None] = lambda: None) -> None:
     """Makes calls of functions cheaper.
 
     Args:
@@ -28,14 +29,17 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
         first_calls: returns what the first calls of a function run, None where they are like all others; it is asked
             once, in the first call of all.
         held: makes copies of functions that hold their variables; None where all take them as arguments.
+        turns: returns what measures calls, where the executor is registered, None where nothing does; asked as
+            `first_calls` is.
     """
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
         from tensorflow.python.eager.context import Context
         from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+        from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
         hashed, captured, call = FunctionType.__hash__, ConcreteFunction.captured_inputs.fget, Context.call_function
-        flat = ConcreteFunction._call_flat
+        flat, whole = ConcreteFunction._call_flat, Function.__call__
     except (ImportError, AttributeError) as error:
         say(f"this TensorFlow calls functions in an unknown way, which stays as it is: {error}")
         return
@@ -44,7 +48,10 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
     if held is not None:
         ConcreteFunction._call_flat = _by_copies(flat, held)
     if executor:
-        Context.call_function = _in_the_callers_thread(call, first_calls)
+        asked, asked_turns = functools.cache(first_calls), functools.cache(turns)
+        Context.call_function = _in_the_callers_thread(call, asked, asked_turns)
+        ConcreteFunction._call_flat = _in_turns(ConcreteFunction._call_flat, flat, asked_turns)
+        Function.__call__ = _around_turns(whole, asked_turns)
 
 
 def _once(original: Any) -> Any:
@@ -91,14 +98,44 @@ def _by_copies(original: Any, held: HeldVariables) -> Any:
     return _call_flat
 
 
-def _in_the_callers_thread(original: Any, first_calls: Callable[[], FirstCalls | None]) -> Any:
-    """Other processes do not have our executor, nor does it replace one that the user chose."""
+def _in_turns(original: Any, plain: Any, asked: Callable[[], StepTurns | None]) -> Any:
+    """Some calls measure what calls take."""
 
-    asked = functools.cache(first_calls)
+    @functools.wraps(original)
+    def _call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        turns = asked()
+        if turns is None:
+            return original(self, tensor_inputs, captured_inputs)
+        return turns.call(original, self, tensor_inputs, captured_inputs, plain)
+
+    return _call_flat
+
+
+def _around_turns(original: Any, asked: Callable[[], StepTurns | None]) -> Any:
+    """What tf.function does around a call that measures is measured, too."""
+
+    @functools.cache
+    def chosen() -> Any:
+        turns = asked()
+        return original if turns is None else turns.around(original)
+
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwds: Any) -> Any:
+        return chosen()(self, *args, **kwds)
+
+    return __call__
+
+
+def _in_the_callers_thread(original: Any, asked: Callable[[], FirstCalls | None],
+                           asked_turns: Callable[[], StepTurns | None]) -> Any:
+    """Other processes do not have our executor, nor does it replace one that the user chose."""
 
     @functools.wraps(original)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
         if self.function_call_options.executor_type or self.get_server_def() is not None:
+            return original(self, name, tensor_inputs, num_outputs)
+        turns = asked_turns()
+        if turns is not None and turns.measures and turns.plain_here:
             return original(self, name, tensor_inputs, num_outputs)
         first = asked()
         if first is not None and not first.is_over(name):

@@ -79,7 +79,7 @@ class HeldVariables:
     def copy_of(self, function: Any, captured: Sequence[Any]) -> HeldFunction | None:
         """A ConcreteFunction's copy that holds the variables it captures. None where TensorFlow's is called: under a
         tape, in a graph, with few variables, or variables that others can delete, or with other processes."""
-        if len(captured) < LEAST or not _is_plain_call(context()):
+        if len(captured) < LEAST or not is_plain_call(context()):
             return None
         kept: _Kept | None = getattr(function, _KEPT, None)
         if kept is None or not kept.is_of(captured):
@@ -88,7 +88,7 @@ class HeldVariables:
         return kept.copy
 
     def _new(self, original: AtomicFunction, captured: Sequence[Any], times: int) -> _Kept:
-        places = [i for i, tensor in enumerate(captured) if _is_variable(tensor)]
+        places = [i for i, tensor in enumerate(captured) if is_variable(tensor)]
         if times == _MOST_TIMES:
             self._failed(original.name.decode(), StitchError(f"it captured other ones {times} times"))
         if len(places) < LEAST or times == _MOST_TIMES:
@@ -151,13 +151,16 @@ class HeldFunction:
         definition: its arguments are those of `original` without variables.
         original: what the program knows, and errors name.
         others: places of what it captures beside variables.
+
+    Attributes:
+        name: TensorFlow's.
     """
 
     def __init__(self, ctx: Context, definition: FunctionDef, original: AtomicFunction, others: Sequence[int]) -> None:
         ctx.add_function_def(definition)
-        self._ctx, self._name, self._original = ctx, definition.signature.name.encode(), original
+        self._ctx, self.name, self._original = ctx, definition.signature.name.encode(), original
         self._others, self._outputs = list(others), len(original.function_type.flat_outputs)
-        weakref.finalize(self, _remove, ctx, self._name).atexit = False
+        weakref.finalize(self, _remove, ctx, self.name).atexit = False
 
     def __call__(self, inputs: Sequence[Any], captured: Sequence[Any]) -> Any:
         """The results, packed as the program expects them.
@@ -172,19 +175,26 @@ class HeldFunction:
         arguments = [*inputs, *(captured[i] for i in self._others)]
         with InterpolateRuntimeError(self._original):
             try:
-                outputs = self._ctx.call_function(self._name, arguments, self._outputs)
+                outputs = self._ctx.call_function(self.name, arguments, self._outputs)
             except tf.errors.OpError as error:
                 error._message = original_name(error.message)
                 raise
         return self._original.function_type.pack_output(outputs)
 
 
-def _is_plain_call(ctx: Context) -> bool:
+def called_name(function: Any) -> bytes:
+    """The name of the function that calls of a ConcreteFunction run: its own, or its copy's."""
+    kept: _Kept | None = getattr(function, _KEPT, None)
+    name: bytes = function._inference_function.name if kept is None or kept.copy is None else kept.copy.name
+    return name
+
+
+def is_plain_call(ctx: Context) -> bool:
     """Another process, which may run a part of a function, holds nothing."""
     return ctx.executing_eagerly() and not record.could_possibly_record() and ctx.get_server_def() is None
 
 
-def _is_variable(tensor: Any) -> bool:
+def is_variable(tensor: Any) -> bool:
     """Whether it is the handle of one variable on one device."""
     about = getattr(tensor, "_handle_data", None)
     return (isinstance(tensor, tf.Tensor) and tensor.dtype == tf.resource and about is not None and about.is_set

@@ -29,15 +29,21 @@ class KnownFunctions:
         self._config, self._cache = config, cache
 
     def __contains__(self, key: str) -> bool:
-        return self._cache.get(self._name(key), _SUFFIX) is not None
+        return self._cache.get(self.name(key), _SUFFIX) is not None
 
     def add(self, key: str) -> None:
         """Keeps a key for later processes. Where that cannot be done, they begin as this one did."""
         with contextlib.suppress(BuildError):  # the cache has noted it
-            self._cache.put(self._name(key), _SUFFIX, b"")
+            self._cache.put(self.name(key), _SUFFIX, b"")
 
-    def _name(self, key: str) -> str:
-        return cache_key(key, "function", self._machine, (self._settings, tf.__version__), self._compiler,
+    def name(self, key: str, kind: str = "function", *circumstances: str) -> str:
+        """Hex digits for a key, with what kernels depend on beside the function.
+
+        Args:
+            kind: of what is kept under this name.
+            circumstances: what that depends on further.
+        """
+        return cache_key(key, kind, self._machine, (self._settings, tf.__version__, *circumstances), self._compiler,
                          package_digest())
 
     @cached_property

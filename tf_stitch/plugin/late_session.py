@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tf_stitch.graph.graph_item import GraphItem
     from tf_stitch.plugin.first_calls import FirstCalls
     from tf_stitch.plugin.session import Session
+    from tf_stitch.plugin.step_turns import StepTurns
 
 NOTHING_RAN = "nothing was stitched: no tf.function ran, or XLA compiled all of them"
 
@@ -79,6 +80,11 @@ class LateSession:
         """As Session.first_calls."""
         session = self.get()
         return None if session is None else session.first_calls
+
+    def turns(self) -> StepTurns | None:
+        """As Session.turns."""
+        session = self.get()
+        return None if session is None else session.turns
 
     def close(self) -> None:
         """Says what was done, and writes the report."""

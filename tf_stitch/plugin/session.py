@@ -50,6 +50,7 @@ from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import RegionRegistry
+from tf_stitch.jit.step_store import StepStore
 from tf_stitch.messages import PATIENCE, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument
@@ -59,6 +60,7 @@ from tf_stitch.plugin.known_functions import KnownFunctions
 from tf_stitch.plugin.rewrite_timing import RewriteTiming
 from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.plugin.source_lines import source_lines
+from tf_stitch.plugin.step_turns import StepTurns
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
@@ -86,7 +88,8 @@ class Session:
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
         self.registry = RegionRegistry(config, self.report, self._dump, self._libraries)
-        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
+        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings,
+                                                self._gave_way)
         self._controls = Controls(config)
         if native is not None:
             native.set_graphs(config.cuda_graphs, config.programmatic)
@@ -96,7 +99,9 @@ class Session:
         self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1,
                                    context.context().has_function, self._end)
         self._graphs = itertools.count()
+        self._functions = KnownFunctions(config, self.registry.functions)
         self.first_calls = self._new_first_calls()
+        self.turns = self._new_turns()
         self._numbers_of: dict[str, tuple[int, ...]] = {}  # of graphs whose kernels are not built yet, nor asked for
         self._process = os.getpid() if process is None else process
 
@@ -179,8 +184,29 @@ class Session:
                 or not native.callers_executor:
             return None
         return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
-            "rewrite", original_name(graph), reason_of(error)), KnownFunctions(config, self.registry.functions),
+            "rewrite", original_name(graph), reason_of(error)), self._functions,
             config.first_step_seconds, on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
+
+    def _new_turns(self) -> StepTurns | None:
+        """None where calls of functions are not measured."""
+        native, config = self._native, self._config
+        if not self._may_run_both or not config.short_calls or native is None or not native.callers_executor:
+            return None
+
+        def key(function: str, inputs: Sequence[Any]) -> str:
+            shapes = [str(tensor.shape) for tensor in inputs if tensor.dtype != tf.resource]
+            return self._functions.name(function, "step", *_surroundings(), *shapes)
+
+        return StepTurns(StepStore(config.cache_dir / "steps"), key, self._is_stitched, self.first_calls,
+                         lambda text: self.report.note("step", str(config.cache_dir / "steps"), text))
+
+    def _gave_way(self, from_call: int, known: bool) -> None:
+        if self.turns is not None:
+            self.turns.region_gives_way(from_call, known)
+
+    def _is_stitched(self, function: str) -> bool:
+        """Whether regions were made of a function, under its own name or as one that holds its variables."""
+        return any(graph.regions and original_name(graph.graph) == function for graph in list(self.report.graphs))
 
     def _build_ahead(self, graph: str) -> bool:
         """Builds the regions of a graph whose sizes are known. Whether that is all."""
@@ -361,16 +387,22 @@ class Session:
         self._count_all()
         return self.report.document()
 
+    def summary(self) -> str:
+        """What was done and gained so far, in a line."""
+        self._count_all()
+        return self.report.status_line(
+            "" if self._config.profitability_check else "not timed (TF_STITCH_GUARD=0)", str(self.first_calls or ""))
+
     def close(self) -> None:
         """Says what was done, and writes the report."""
         if self.first_calls is not None:
             self.first_calls.end(self.registry.finish_builds(0))
+        if self.turns is not None:
+            self.turns.end()
         self.registry.close()
         if self._native is not None:
             record_native(self._native, self.report, self._where)
-        self._count_all()
-        line = self.report.status_line(
-            "" if self._config.profitability_check else "not timed (TF_STITCH_GUARD=0)", str(self.first_calls or ""))
+        line = self.summary()
         waited = self.registry.activity.seconds
         line += f"; {waited:.0f} s to build" if waited >= PATIENCE else ""
         if self._config.report_dir is not None:
@@ -386,6 +418,8 @@ class Session:
     def _count_all(self) -> None:
         for entry in self.report.regions:
             count(entry, self.registry, self._native)
+        if self.turns is not None:
+            self.report.steps = self.turns.entries()
 
     def _report_name(self) -> str:
         """A forked child's report is written beside its parent's."""

@@ -269,6 +269,7 @@ class ProfitabilityEntry:
     Attributes:
         chosen: what runs from then on, "stitched" (the kernels) or "fallback" (TensorFlow's ops).
         recalled: an equal region was timed, perhaps by an earlier process.
+        pairs: of timed calls, one of each form, that this rests on.
     """
 
     region: int
@@ -278,6 +279,27 @@ class ProfitabilityEntry:
     fallback_us: float
     chosen: str
     recalled: bool = False
+    pairs: int = 0
+
+
+@dataclass(frozen=True)
+class StepEntry:
+    """A function that the program called, of which regions were made.
+
+    Attributes:
+        function: TensorFlow's name of it.
+        calls: by the program.
+        before_us, now_us: microseconds of a call by TensorFlow's graph and by ours, of each turn.
+        recalled: how many of the turns earlier processes measured, the first ones.
+        why_not: why these are too few to say something; "" if they are enough.
+    """
+
+    function: str
+    calls: int
+    before_us: tuple[float, ...]
+    now_us: tuple[float, ...]
+    recalled: int
+    why_not: str
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,16 @@ from typing import Any
 from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import is_of_empty_tensor
 from tf_stitch.messages import log, say
-from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
-from tf_stitch.report.verdict import StepTime, step_time, why_nothing
+from tf_stitch.report.entries import (
+    BuildEntry,
+    GraphEntry,
+    KernelEntry,
+    ProfitabilityEntry,
+    RegionEntry,
+    StepEntry,
+    TuneEntry,
+)
+from tf_stitch.report.verdict import RegionsTime, regions_time, said_of_steps, why_no_kernel, why_nothing
 from tf_stitch.shared_folder import opened
 from tf_stitch.version import __version__
 
@@ -61,6 +69,7 @@ class Report:
     Attributes:
         most_gone: how many of each.
         dropped: of those it does not hold any more.
+        steps: of functions that the program called, as far as that is known when the report is made.
         caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
     """
 
@@ -70,6 +79,7 @@ class Report:
     regions: list[RegionEntry] = field(default_factory=list)
     profitability: list[ProfitabilityEntry] = field(default_factory=list)
     tuned: list[TuneEntry] = field(default_factory=list)
+    steps: list[StepEntry] = field(default_factory=list)
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _kernels: list[KernelEntry] = field(default_factory=list)
     _builds: list[BuildEntry] = field(default_factory=list)
@@ -78,7 +88,7 @@ class Report:
     _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _remarks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    _step: StepTime | None = None  # of dropped graphs the one that took longest
+    _longest: RegionsTime | None = None  # of dropped graphs the one that took longest
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
 
@@ -118,7 +128,7 @@ class Report:
     def _drop(self, regions: frozenset[int]) -> None:
         """Takes out the entries of regions, and of their graph. The lock is held."""
         graphs = [g for g in self.graphs if not regions.isdisjoint(g.regions)]
-        self._step = self._longest_step(graphs)
+        self._longest = self._longest_regions(graphs)
         self._count_dropped(graphs)
         self.dropped.regions += len(regions)
         self.dropped.given_back += len({g.region for g in self.profitability
@@ -151,10 +161,10 @@ class Report:
         self.dropped.stitched_work += stitched
         self.dropped.work += work
 
-    def _longest_step(self, graphs: Iterable[GraphEntry]) -> StepTime | None:
+    def _longest_regions(self, graphs: Iterable[GraphEntry]) -> RegionsTime | None:
         """Of these graphs and those that were dropped. The lock is held."""
-        steps = [self._step, *(step_time(g, self.regions, self.profitability) for g in graphs if g.regions)]
-        return max((step for step in steps if step is not None), key=lambda step: step.weight, default=None)
+        times = [self._longest, *(regions_time(g, self.regions, self.profitability) for g in graphs if g.regions)]
+        return max((time for time in times if time is not None), key=lambda time: time.weight, default=None)
 
     @property
     def fallbacks(self) -> Counter[tuple[str, str, str]]:
@@ -218,6 +228,7 @@ class Report:
         self._make()
         with self._lock:
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
+                    "steps": [asdict(s) for s in self.steps],
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
                     "profitability": [asdict(g) for g in self.profitability], "tuned": [asdict(t) for t in self.tuned],
@@ -240,19 +251,31 @@ class Report:
                 why = why_nothing(graphs) if graphs or not not_yet else ""
                 said = "nothing was stitched: " + "; ".join(filter(None, (why, not_yet)))
             else:
+                kernels = gone.kernels + len(self._kernels)
                 given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
-                why_untimed = why_untimed or self._why_untimed()
-                said = (f"{self._longest_step(self.graphs) or why_untimed}; "
-                        f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels for "
+                said = (f"{self._said_of_time(why_untimed)}; {self.regions_seen} regions, {kernels} kernels for "
                         f"{gone.stitched_work + stitched} of {gone.work + work} ops"
-                        + (f", {given_back} gave way" if given_back else "") + (f"; {not_yet}" if not_yet else ""))
+                        + ("" if kernels else f" ({not_yet or self._why_no_kernel()})")
+                        + (f", {given_back} gave way" if given_back else "")
+                        + (f"; {not_yet}" if not_yet and kernels else ""))
             fallbacks = sum(self._fallbacks.values())
             return said + (f"; {fallbacks} fallbacks" if fallbacks else "")
+
+    def _said_of_time(self, why_untimed: str) -> str:
+        """What was gained. The lock is held."""
+        said = why_untimed or said_of_steps(self.steps)
+        if why_untimed or any(not step.why_not for step in self.steps):
+            return said
+        return f"{said}; {self._longest_regions(self.graphs) or self._why_untimed()}"
+
+    def _why_no_kernel(self) -> str:
+        runs = sum(r.runs + r.fallbacks + r.preferred_fallback_runs for r in self.regions)
+        return why_no_kernel(runs, self._fallbacks, self._remarks)
 
     def _why_untimed(self) -> str:
         """What the profitability check remarked first, if it did: calls were no lack then."""
         said = (text for stage, _, text in self._remarks if stage == "profitability" and text.startswith("not timed"))
-        return next(said, "not timed, no region was called often enough")
+        return next(said, "no region was called often enough to be timed")
 
 
 def _work(graphs: Iterable[GraphEntry]) -> tuple[int, int]:

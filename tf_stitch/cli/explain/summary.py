@@ -12,7 +12,8 @@ from tf_stitch.cli.explain.load import Document
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import micros
 from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
-from tf_stitch.report.verdict import milliseconds
+from tf_stitch.report.entries import StepEntry
+from tf_stitch.report.verdict import milliseconds, said_of_steps
 
 _REGIONS, _KERNELS, _REASONS, _TROUBLES, _BRANCHES = 5, 10, 8, 3, 6
 _NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", *VARIABLES, "ReadVariableOp", "Placeholder")
@@ -45,6 +46,9 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
         for op in graph.ops:
             if op.region is not None:
                 of_region.setdefault(op.region, []).append(op)
+    steps = [StepEntry(**step) for step in document.get("steps", [])]
+    if steps:
+        yield said_of_steps(steps)
     yield from _where_time_goes(regions, times, of_region)
     yield from _kernels(regions, ops)
     yield from _left_out(graphs, {reason for graph in document["graphs"] for reason in graph["left_out"]})
@@ -67,7 +71,7 @@ def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: d
         now, plain = sum(time.now for time in known), sum(time.plain or 0.0 for time in known)
         gave_way = sum("gave way" in (region.check or "") for region in regions.values())
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
-               f"{milliseconds(plain)} by TensorFlow's ops: {plain / max(now, 1e-9):.2f}x; {gave_way} gave way")
+               f"{milliseconds(plain)} by TensorFlow's ops, each alone; {gave_way} gave way")
     elif regions:
         yield f"{len(regions)} regions, not timed against TensorFlow's ops (it takes ten calls): times are predicted"
     else:

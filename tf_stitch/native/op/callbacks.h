@@ -59,10 +59,10 @@ typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
 // first call of the region that it holds for (see Ruling).
 typedef int (*tfs_recall_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
                              std::int64_t* from_call);
-// A profitability check has measured, before call number `call`: as recall.
+// A profitability check has timed that many pairs, before call number `call`: as recall.
 typedef int (*tfs_settle_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
-                             std::int32_t prefers_fallback, double stitched_us, double fallback_us, std::int64_t call,
-                             std::int64_t* from_call);
+                             std::int32_t prefers_fallback, double stitched_us, double fallback_us, std::int32_t pairs,
+                             std::int64_t call, std::int64_t* from_call);
 // The region's own nodes could not be timed.
 typedef void (*tfs_not_timed_fn)(std::int64_t region, const char* reason);
 // What a profiler is to call the steps of an executable: tfs_label_set is called for those that have a name.

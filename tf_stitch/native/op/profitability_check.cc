@@ -201,7 +201,7 @@ std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, 
   const int pairs = static_cast<int>(fallback_ns_.size());
   if (!shadow) return std::nullopt;
   const double stitched = Median(stitched_ns_), fallback = Median(fallback_ns_);
-  Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3, calls_ + 1};
+  Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3, pairs, calls_ + 1};
   if (ClearlyFaster()) return outcome;
   if (pairs % kSeries != 0) return std::nullopt;
   if (stitched <= kSlower * fallback) return outcome;

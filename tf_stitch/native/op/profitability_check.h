@@ -44,6 +44,7 @@ class ProfitabilityCheck {
     Form form;
     double stitched_us;  // medians
     double fallback_us;
+    std::int32_t pairs;  // that were timed
     std::int64_t call;  // the one that comes next
   };
 

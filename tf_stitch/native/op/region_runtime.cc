@@ -181,7 +181,7 @@ Ruling RegionRuntime::Verdict(const Slot& slot, const ProfitabilityCheck::Outcom
   const auto n = static_cast<std::int64_t>(slot.key.size());
   const int verdict = InItsOwnThread([&] {
     return entry.get()->settle(region_, device_, slot.key.data(), n, found.form == Form::kFallback, found.stitched_us,
-                               found.fallback_us, found.call, &from_call);
+                               found.fallback_us, found.pairs, found.call, &from_call);
   });
   return verdict == kFallbackVerdict ? Ruling{Form::kFallback, from_call} : Ruling{};
 }

@@ -1,0 +1,1 @@
+"""Whether the line at exit is true."""
