@@ -13,6 +13,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
+from tf_stitch.graph.access_order import check_access_order
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
 from tf_stitch.graph.state import GraphState
@@ -81,7 +82,8 @@ class Program:
                     for value in xs]
 
     def check(self, xs: Sequence[Any]) -> None:
-        """Both give the same, bit for bit."""
+        """Both give the same, bit for bit, and access each variable in the same order."""
+        check_access_order(self.before, self.after, {})
         for got, wanted in zip(self.run(self.after, xs), self.run(self.before, xs), strict=True):
             for g, w in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(g, w)

@@ -32,6 +32,7 @@ class Session:
     def build(self, region, device, key): return None
     fallbacks = types.SimpleNamespace(subgraph=lambda region, reason: None, run=lambda region, call: None)
     labels, profitability, lifetimes, first_calls = None, None, types.SimpleNamespace(left=None), None
+    turns = None
     def hook_error(self, exc): raise exc
     def close(self): print("closed", self.rewrites > 0)
 module = types.ModuleType("tf_stitch.plugin.session")

@@ -261,6 +261,21 @@ def behind_a_branch_that_stays(variables: list[tf.Variable], x: tf.Tensor) -> li
     return [tf.cond(x[0] > 0, lambda: weights + x, lambda: x * 2.0)]
 
 
+def through_a_read(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    """What a side assigns is all that waits for what came before the branch, and has less to wait for by itself."""
+    count, weights = variables
+    count.assign_add(x)
+    weights.assign_sub(x)
+    weights.assign(x)
+    return [tf.cond(x[0] > 0, lambda: x + 0.0, lambda: weights.assign(count.read_value()))]
+
+
+def test_an_update_waits_for_those_that_what_it_needs_waited_for() -> None:
+    program = Program(through_a_read, [WEIGHTS, WEIGHTS])
+    assert became(program) == 1
+    program.check(X)
+
+
 @pytest.mark.parametrize("function", [behind_a_loop, behind_a_branch_that_stays])
 def test_who_reads_waits_for_no_part_of_what_stays(function: Callable[..., Any]) -> None:
     """An update in a loop, or on a side that may not run: the read would be in the loop, or would not run."""

@@ -11,6 +11,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
+from tf_stitch.graph.access_order import check_access_order
 from tf_stitch.graph.branch_entries import branch_entries, entries_without_import
 from tf_stitch.graph.branch_nodes import ASSIGNMENTS
 from tf_stitch.graph.branches import Branches, Sides, branches_of
@@ -19,7 +20,7 @@ from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.update_orders import is_read, touching
+from tf_stitch.graph.update_orders import earlier_accesses, is_read, touching
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.pass_manager import PassResult
 
@@ -37,6 +38,10 @@ class BranchesToSelects:
     name: str = "branches_to_selects"
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
+        """
+        Raises:
+            VerifyError: the order of accesses is lost; regions would hide it.
+        """
         if state.device_type != "GPU" or not any(node.op in SWITCHES for node in state.graph_def.node):
             stay = entries_without_import(state.graph_def, state.device_type)
             return PassResult(replace(state, branches=stay).with_import_of(state) if stay else state, False)
@@ -44,7 +49,9 @@ class BranchesToSelects:
         entries = branch_entries(state.graph_def, branches)
         if not branches.predicates:
             return PassResult(replace(state, branches=entries).with_import_of(state), False)
-        return PassResult(replace(_Conversion(state, branches).applied(), branches=entries), True)
+        applied = _Conversion(state, branches).applied()
+        check_access_order(state.graph_def, applied.graph_def, {})
+        return PassResult(replace(applied, branches=entries), True)
 
 
 class _Conversion:
@@ -63,6 +70,7 @@ class _Conversion:
         self._touching = touching(self._graph)
         self._before: dict[str, set[str]] = {}
         """Node -> it and all that it needs."""
+        self._earlier = self._accesses_to_wait_for()
 
     def applied(self) -> GraphState:
         """The graph with all of it done."""
@@ -80,7 +88,8 @@ class _Conversion:
                 self._choose_value(node)
             elif inside and node.writes:
                 (self._assign if node.op in ASSIGNMENTS else self._put_back)(node)
-            elif inside and self._controls(node) != list(dict.fromkeys(node.control_inputs)):
+            elif (inside or node.name in self._earlier) and \
+                    self._controls(node) != list(dict.fromkeys(node.control_inputs)):
                 self._rewait(node)
         for sides in self._both_sides():
             self._follow_each_other(sides)
@@ -182,7 +191,20 @@ class _Conversion:
             names = dict.fromkeys(n for name in names for n in self._updates_before(name, node))
         for predicate, _ in sides:
             names |= dict.fromkeys(self._updates_before(producer_of(predicate), node))
-        return list(names)
+        return list(names | dict.fromkeys(self._earlier.get(node.name, ())))
+
+    def _accesses_to_wait_for(self) -> dict[str, list[str]]:
+        """Node that touches a variable, on a side or behind a branch -> those that touch it before: what it waited for
+        may have waited for them by way of a node that waits for less now."""
+        behind: set[str] = set()
+        for node in self._graph.nodes.values():
+            if node.name in self._branches.sides or any(
+                    name in behind for name in (*map(producer_of, node.inputs), *node.control_inputs)):
+                behind.add(node.name)
+        around = self._branches.around
+        found = {name: [n for n in earlier if around[n] <= around[name]]
+                 for name, earlier in earlier_accesses(self._graph).items() if name in behind}
+        return {name: earlier for name, earlier in found.items() if earlier}
 
     def _updates_before(self, name: str, node: ImportedNode) -> list[str]:
         """Updates of what a node reads or updates among a node and what that needs. The node itself, if an update is in
