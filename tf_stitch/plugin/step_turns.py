@@ -174,7 +174,7 @@ class StepTurns:
         return __call__
 
     def entries(self) -> list[StepEntry]:
-        """Of all functions of which regions were made."""
+        """What was measured of each function of which regions were made."""
         return [StepEntry(c.name, c.calls, c.times.before_us, c.times.now_us, c.recalled, self._why_not(c))
                 for c in list(self._clocks) if c.stitched or (not c.looked and self._is_stitched(c.name))]
 
