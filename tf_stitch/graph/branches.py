@@ -23,7 +23,7 @@ from tf_stitch.ir.dtypes import DType
 MOST_BYTES = 1 << 26
 """Of variables and values for nothing. An H200 reads and writes as much in 28 us by its bandwidth; four regions of a
 small step, for three branches, took 0.7 ms more than one (docs/decisions/branches.md)."""
-_BRANCH = "if:"
+BRANCH = "if:"
 _MAY_FIND_NONE = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
 """Who asks that may not read a variable where it is told no."""
 
@@ -107,7 +107,7 @@ class _Decision:
         fit = self._fit()
         sides = {name: tuple((p, port == "1") for p, port in _sides(context) if p in fit)
                  for name, context in self._contexts.items()}
-        gone = {f"{_BRANCH}{p}" for p in fit}
+        gone = {f"{BRANCH}{p}" for p in fit}
         around = {name: frozenset((key, port) for key, port in context if key not in gone)
                   for name, context in self._contexts.items()}
         return Branches(self._stay, {p: sizes[p] for p in fit}, self._members,
@@ -163,7 +163,7 @@ class _Decision:
         graph, expected, multiplied = self._graph, self._expected(predicate), 0
         for name in names:
             node = graph.nodes[name]
-            if any(not key.startswith(_BRANCH) for key, _ in self._contexts[name]):
+            if any(not key.startswith(BRANCH) for key, _ in self._contexts[name]):
                 return f"{name} is in a loop"
             why_not = why_not_for_nothing(graph, node, self._merges, self._values, self._preserved, self._new)
             if why_not is not None:
@@ -212,7 +212,7 @@ class _Decision:
 
 def _sides(context: Context) -> list[tuple[str, object]]:
     """In an order that does not change from process to process."""
-    return sorted((key.removeprefix(_BRANCH), port) for key, port in context if key.startswith(_BRANCH))
+    return sorted((key.removeprefix(BRANCH), port) for key, port in context if key.startswith(BRANCH))
 
 
 def _predicates(context: Context) -> set[str]:

@@ -276,7 +276,15 @@ def test_an_update_waits_for_those_that_what_it_needs_waited_for() -> None:
     program.check(X)
 
 
-@pytest.mark.parametrize("function", [behind_a_loop, behind_a_branch_that_stays])
+def ahead_of_a_loop(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    """What updates in the loop does not wait for what is outside but by way of what enters."""
+    [weights] = variables
+    chosen = tf.cond(x[0] > 0, lambda: weights + x, lambda: weights.assign_add(x))
+    tf.while_loop(lambda i: i < 2, lambda i: (weights.assign(weights * chosen), i + 1)[1:], (0,))
+    return [chosen]
+
+
+@pytest.mark.parametrize("function", [behind_a_loop, behind_a_branch_that_stays, ahead_of_a_loop])
 def test_who_reads_waits_for_no_part_of_what_stays(function: Callable[..., Any]) -> None:
     """An update in a loop, or on a side that may not run: the read would be in the loop, or would not run."""
     program = Program(function, [WEIGHTS])

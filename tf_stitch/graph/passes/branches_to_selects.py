@@ -14,7 +14,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_
 from tf_stitch.graph.access_order import check_access_order
 from tf_stitch.graph.branch_entries import branch_entries, entries_without_import
 from tf_stitch.graph.branch_nodes import ASSIGNMENTS
-from tf_stitch.graph.branches import Branches, Sides, branches_of
+from tf_stitch.graph.branches import BRANCH, Branches, Sides, branches_of
 from tf_stitch.graph.control_context import frame_names, truth_of
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType
@@ -201,10 +201,15 @@ class _Conversion:
             if node.name in self._branches.sides or any(
                     name in behind for name in (*map(producer_of, node.inputs), *node.control_inputs)):
                 behind.add(node.name)
-        around = self._branches.around
-        found = {name: [n for n in earlier if around[n] <= around[name]]
+        found = {name: [n for n in earlier if self._may_lead(n, name)]
                  for name, earlier in earlier_accesses(self._graph).items() if name in behind}
         return {name: earlier for name, earlier in found.items() if earlier}
+
+    def _may_lead(self, before: str, after: str) -> bool:
+        """Whether a node can wait for another itself: out of a loop, or of a branch that stays, and into a loop nothing
+        leads but what TensorFlow has there for that."""
+        around, own = self._branches.around[before], self._branches.around[after]
+        return around <= own and all(key.startswith(BRANCH) for key, _ in own - around)
 
     def _updates_before(self, name: str, node: ImportedNode) -> list[str]:
         """Updates of what a node reads or updates among a node and what that needs. The node itself, if an update is in
