@@ -19,7 +19,7 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.pass_manager import run_passes
-from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
+from tf_stitch.transforms.two_stage_reductions import TwoStageReductions, divisor_near
 
 B, F32 = p.B, DType.F32
 SPLIT = TwoStageReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
@@ -100,3 +100,19 @@ def test_a_length_without_divisors_is_padded_by_what_changes_nothing(kind: OpKin
     value = np.full(257, values, np.float32)
     found = split_value(replace(SPLIT, pad=True), B.reduce(kind, x, [0]), {"x:0": value})
     assert found == (257 if kind is OpKind.SUM else values)
+
+
+@pytest.mark.parametrize("length", [1, 7, 12, 360, 97 * 89, 1 << 20])
+@pytest.mark.parametrize("wanted", [0, 1, 2, 31, 400])
+def test_the_number_of_parts_divides_a_length(length: int, wanted: int) -> None:
+    divisors = [d for d in range(wanted, 1, -1) if length % d == 0]
+    whole = (d for d in divisors if length // d % 4 == 0 and 2 * d > wanted)
+    assert divisor_near(length, wanted, 4) == next(whole, next(iter(divisors), 1))
+
+
+@pytest.mark.timeout(20)
+def test_numbers_of_parts_of_changing_lengths_are_not_tried_one_by_one() -> None:
+    """A region of changing sizes took minutes: each number up to that of parts that are wanted was tried."""
+    length = size("n", 1 << 30) * size("m", 1 << 10) * 12
+    assert divisor_near(length, 1 << 40) == 12
+    assert divisor_near(length, 11) == 6

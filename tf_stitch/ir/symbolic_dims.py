@@ -146,6 +146,11 @@ def common_divisor(a: int, b: int) -> int:
     return _make(((_common(left, right), math.gcd(c, d)),))
 
 
+def numeric_divisor(a: int) -> int:
+    """The largest number that divides a whatever its atoms are, not negative."""
+    return abs(_content(_terms(a))[1]) if isinstance(a, SymbolicDim) else abs(a)
+
+
 def order(value: int) -> tuple[int, int]:
     """Sorts sizes alike for all values of their atoms: by degree, then by coefficient."""
     if not isinstance(value, SymbolicDim):

@@ -39,7 +39,7 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
         from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
         hashed, captured, call = FunctionType.__hash__, ConcreteFunction.captured_inputs.fget, Context.call_function
-        flat, whole = ConcreteFunction._call_flat, Function.__call__
+        flat = ConcreteFunction._call_flat
     except (ImportError, AttributeError) as error:
         say(f"this TensorFlow calls functions in an unknown way, which stays as it is: {error}")
         return
@@ -48,10 +48,15 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
     if held is not None:
         ConcreteFunction._call_flat = _by_copies(flat, held)
     if executor:
-        asked, asked_turns = functools.cache(first_calls), functools.cache(turns)
-        Context.call_function = _in_the_callers_thread(call, asked, asked_turns)
+        @functools.cache
+        def asked_turns() -> StepTurns | None:
+            found = turns()
+            if found is not None:
+                _wrap_when_near(found, Function)
+            return found
+
+        Context.call_function = _in_the_callers_thread(call, functools.cache(first_calls), asked_turns)
         ConcreteFunction._call_flat = _in_turns(ConcreteFunction._call_flat, flat, asked_turns)
-        Function.__call__ = _around_turns(whole, asked_turns)
 
 
 def _once(original: Any) -> Any:
@@ -111,19 +116,17 @@ def _in_turns(original: Any, plain: Any, asked: Callable[[], StepTurns | None]) 
     return _call_flat
 
 
-def _around_turns(original: Any, asked: Callable[[], StepTurns | None]) -> Any:
-    """What tf.function does around a call that measures is measured, too."""
+def _wrap_when_near(turns: StepTurns, of: Any) -> None:
+    """What tf.function does around a call that measures is measured, too. At other times, as when functions are traced,
+    TensorFlow's method is as it was: else errors would show ours between the user's lines."""
+    plain = of.__call__
+    wrapped = turns.around(plain)
 
-    @functools.cache
-    def chosen() -> Any:
-        turns = asked()
-        return original if turns is None else turns.around(original)
+    def put(near: bool) -> None:
+        if of.__call__ is (plain if near else wrapped):  # nobody else's
+            of.__call__ = wrapped if near else plain
 
-    @functools.wraps(original)
-    def __call__(self: Any, *args: Any, **kwds: Any) -> Any:
-        return chosen()(self, *args, **kwds)
-
-    return __call__
+    turns.on_near = put
 
 
 def _in_the_callers_thread(original: Any, asked: Callable[[], FirstCalls | None],

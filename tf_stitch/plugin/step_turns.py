@@ -120,8 +120,9 @@ class StepTurns:
         self._not_before = 0  # the call of a function after which its form does not change any more
         self._lock = threading.Lock()
         self._thread = threading.local()
-        self.is_near = False
-        """Whether the next call of some function may be a turn."""
+        self._near = False
+        self.on_near: Callable[[bool], None] = lambda near: None
+        """Is told whether the next call of some function may be a turn, when that changes."""
         self.measures = False
         """Whether some thread calls TensorFlow's graph."""
 
@@ -139,13 +140,13 @@ class StepTurns:
         if clock.calls < clock.due - 1:
             return flat(function, inputs, captured)
         if clock.calls < clock.due:
-            self.is_near = True
+            self._set_near(True)
             return flat(function, inputs, captured)
         if not self._lock.acquire(blocking=False):
             return flat(function, inputs, captured)
         begin = time.perf_counter()
         try:
-            self.is_near = False
+            self._set_near(False)
             if self._may_go_on(clock, function, [*inputs, *captured]):
                 return self._part(clock, flat, plain, function, inputs, captured)
             return flat(function, inputs, captured)
@@ -158,7 +159,7 @@ class StepTurns:
 
         @functools.wraps(original)
         def __call__(function: Any, *args: Any, **kwds: Any) -> Any:
-            if not self.is_near:
+            if not self._near:
                 return original(function, *args, **kwds)
             self._thread.part, self._thread.around = None, True
             start = time.perf_counter()
@@ -172,6 +173,11 @@ class StepTurns:
                     self._end_part(clock, max(0.0, around) * 1e6)
 
         return __call__
+
+    def _set_near(self, near: bool) -> None:
+        if near != self._near:
+            self._near = near
+            self.on_near(near)
 
     def entries(self) -> list[StepEntry]:
         """What was measured of each function of which regions were made."""
@@ -279,7 +285,8 @@ class StepTurns:
             self._warm(clock)
         else:
             result = self._timed(clock.now_us, flat, function, inputs, captured)
-        clock.due, self.is_near = clock.calls + 1, True
+        clock.due = clock.calls + 1
+        self._set_near(True)
         if getattr(self._thread, "around", False):
             self._thread.part = clock
         else:  # it is no tf.function's call
@@ -294,7 +301,8 @@ class StepTurns:
         around = min(clock.around_us)
         before, now = min(clock.before_us) + around, min(clock.now_us) + around
         clock.before_us = []
-        clock.due, self.is_near = _later(clock), False
+        clock.due = _later(clock)
+        self._set_near(False)
         self._add(clock, before, now)
 
     def _warm(self, clock: _Clock) -> None:

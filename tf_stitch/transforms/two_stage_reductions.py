@@ -15,7 +15,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, numeric_divisor
 from tf_stitch.ir.types import TensorType
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
@@ -108,7 +108,7 @@ class TwoStageReductions:
             wanted = max(wanted, ceil_div(length, self.longest_part))
         if any(isinstance(d, SymbolicDim) for d in dims):  # then few kernels have to serve all sizes
             wanted = 1 << int(wanted).bit_length() >> 1
-        parts = _divisor_near(length, wanted, 1 if columns else VECTOR)
+        parts = divisor_near(length, wanted, 1 if columns else VECTOR)
         prime = 4 * parts < wanted  # or nearly: no divisor to speak of
         return wanted if self.pad and prime and len(axes) == 1 and x.dtype.is_float else parts
 
@@ -197,8 +197,10 @@ def separate(node: Node) -> Node | None:
     return b.reduce(node.kind, b.reduce(node.kind, node.operands[0], run), rest)
 
 
-def _divisor_near(length: int, wanted: int, multiple: int = 1) -> int:
+def divisor_near(length: int, wanted: int, multiple: int = 1) -> int:
     """The largest divisor of `length` up to `wanted` that leaves parts of whole vectors, or of any length; 1 if there
     is none."""
-    divisors = [d for d in range(wanted, 1, -1) if divides(d, length)]
+    whole = numeric_divisor(length)
+    low = [d for d in range(1, math.isqrt(whole) + 1) if whole % d == 0]
+    divisors = [d for d in sorted({*low, *(whole // d for d in low)}, reverse=True) if 1 < d <= wanted]
     return next((d for d in divisors if divides(multiple, length // d) and 2 * d > wanted), next(iter(divisors), 1))

@@ -52,9 +52,9 @@ def main() -> None:
     outcome = {}
     try:
         from tf_stitch.config import StitchConfig
-        from tf_stitch.graph import pipeline
+        from tf_stitch.graph import pipeline, validation
         from tf_stitch.graph.controls import Controls
-        from tf_stitch.plugin import graph_hook, session
+        from tf_stitch.plugin import session
     except ImportError:
         return
     options = pipeline.GraphOptions.by(StitchConfig(), "CPU", True, {}, Controls(StitchConfig()))
@@ -62,7 +62,7 @@ def main() -> None:
     stages |= {"find": (pipeline.Clustering, "find"), "fallback_subgraph": (pipeline, "fallback_subgraph"),
                "apply": (pipeline.Clustering, "apply"), "put_back_loops": (pipeline, "put_back_loops"),
                "number_regions": (session, "number_regions"), "seen": (session.Session, "_seen"),
-               "validate_graph": (graph_hook, "validate_graph")}
+               "validate_graph": (validation, "validate_graph")}
     for stage, (owner, name) in stages.items():
         reached: list[str] = []
         with mock.patch.object(owner, name, failing(getattr(owner, name), reached, stage)):

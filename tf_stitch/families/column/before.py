@@ -57,7 +57,7 @@ class ShortReductionsBefore:
         at = var(item) * self._threads + var(Var(k.THREAD, self._threads))
         inside = None if count % self._threads == 0 else k.InRange(at, 0, count)
         with out.loop(item, k.Loop.UNROLL if item.extent <= UNROLLED else k.Loop.SERIAL):
-            own = at if inside is None else out.clamped("own", at, count)
+            own = at if inside is None else out.clamped(out.fresh("own"), at, count)
             for node, name in names.items():
                 operand = node.operands[0]
                 value = self._evaluator.value(operand, delinearize(own, operand.type.dims))
