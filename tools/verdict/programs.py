@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-_PROGRAM = flags.DEFINE_string("verdict_program", None, "one of PROGRAMS", required=True)
+_PROGRAM = flags.DEFINE_string("verdict_program", "mlp_training", "one of PROGRAMS")
 _SECONDS = flags.DEFINE_float("step_seconds", 5.0, "how long its steps run")
 
 Step = Callable[[], Any]
