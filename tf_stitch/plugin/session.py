@@ -390,8 +390,9 @@ class Session:
     def summary(self) -> str:
         """What was done and gained so far, in a line."""
         self._count_all()
-        return self.report.status_line(
-            "" if self._config.profitability_check else "not timed (TF_STITCH_GUARD=0)", str(self.first_calls or ""))
+        config = self._config
+        off = "TF_STITCH_GUARD=0" if not config.profitability_check else "TF_STITCH=strict" if config.strict else ""
+        return self.report.status_line(f"not timed ({off})" if off else "", str(self.first_calls or ""))
 
     def close(self) -> None:
         """Says what was done, and writes the report."""
