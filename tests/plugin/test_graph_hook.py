@@ -105,7 +105,8 @@ int pressed(const void* graph, int64_t bytes, const void* item, const char* id, 
 }
 """
 PENDING = """
-import ctypes, sys
+import ctypes, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts tests in the background ignores it
 import tensorflow as tf
 from tf_stitch.config import load_config
 from tf_stitch.plugin import graph_hook
