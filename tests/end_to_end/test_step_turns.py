@@ -19,7 +19,7 @@ def steps(done: Run) -> Any:
 
 def test_a_programs_step_is_measured_beside_it(forked: Runner, cache: Path) -> None:
     """Three processes with the same cache: each goes on where the one before ended, and learns the same bits."""
-    runs = [forked(PROGRAM, calls, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="0") for calls in (90, 90, 500)]
+    runs = [forked(PROGRAM, calls, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="0") for calls in (250, 250, 500)]
     first, second, third = map(steps, runs)
     assert first["why_not"] == second["why_not"] == third["why_not"] == ""
     assert 4 <= len(first["before_us"]) == second["recalled"] < 12
