@@ -17,11 +17,12 @@ PACKAGE = Path(__file__).parents[2] / "tf_stitch"
 
 # Part -> parts of tf_stitch it may import; every part may import itself, and what is for EVERYONE.
 # A narrower entry ("planning.stitch_plan") allows one module of a part.
-EVERYONE = {"config", "errors", "atomic_file", "private_folder", "shared_folder", "child_process", "compiler_run",
-            "interruption", "messages", "version"}
+EVERYONE = {"config", "errors", "atomic_file", "json_folder", "private_folder", "shared_folder", "child_process",
+            "compiler_run", "interruption", "messages", "version"}
 ALLOWED: dict[str, set[str]] = {
     "config": {"schedule.templates"}, "errors": set(), "messages": set(), "atomic_file": set(), "private_folder": set(),
-    "shared_folder": set(), "child_process": set(), "compiler_run": set(), "interruption": set(), "version": set(),
+    "json_folder": set(), "shared_folder": set(), "child_process": set(), "compiler_run": set(), "interruption": set(),
+    "version": set(),
     "ir": set(),
     "device": set(),
     "pass_manager": set(),

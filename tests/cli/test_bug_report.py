@@ -105,3 +105,12 @@ def test_the_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BisectError, match="no-such-program cannot be run"):
         collect(["no-such-program"])
+
+
+def test_doctor_imports_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have put it there."""
+    for module in ("tf_stitch", "absl", "ctypes"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    assert "TensorFlow" in bug_report._doctor()
+    assert not (tmp_path / "was_run").exists()

@@ -38,6 +38,7 @@ ARCHIVE = "tf_stitch_bug_report"
 """Name of the folder in the archive, and of the archive."""
 _PACKAGES = re.compile(r"(?i)tensorflow|tf[_-]|keras|numpy|ml[_-]dtypes|protobuf|absl|pulp|highspy|networkx|cupy|"
                        r"nvidia")
+_DOCTOR = "import sys; from tf_stitch.__main__ import main; sys.argv = ['tf_stitch', 'doctor']; main()"
 _STAGES = (".graph.", ".plan.", ".schedules.")
 """In the names of dumps that are sent. Sources and kernel IR are not: constants stand in them."""
 _CONSTANT = re.compile(r"(?s)(constant\(\)) \{.*?\} : ")
@@ -145,7 +146,7 @@ def _versions() -> Iterator[str]:
 def _doctor() -> str:
     """Raises BisectError where this Python cannot be started."""
     try:
-        return child_process.run([sys.executable, "-m", "tf_stitch", "doctor"], folder=Path.cwd()).stdout
+        return child_process.run(child_process.python_code(_DOCTOR)).stdout
     except OSError as error:
         raise BisectError(f"{sys.executable} cannot be run: {error}") from None
 

@@ -146,9 +146,11 @@ def common_divisor(a: int, b: int) -> int:
     return _make(((_common(left, right), math.gcd(c, d)),))
 
 
-def numeric_divisor(a: int) -> int:
-    """The largest number that divides a whatever its atoms are, not negative."""
-    return abs(_content(_terms(a))[1]) if isinstance(a, SymbolicDim) else abs(a)
+def divisors(a: int, most: int) -> list[int]:
+    """Numbers up to `most` that divide a whatever its atoms are, the largest first; none for 0."""
+    number = abs(_content(_terms(a))[1]) if isinstance(a, SymbolicDim) else abs(a)
+    low = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return [d for d in sorted({*low, *(number // d for d in low)}, reverse=True) if d <= most]
 
 
 def order(value: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import ceil_div, divides
+from tf_stitch.ir.symbolic_dims import ceil_div, divides, divisors
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.kernel_ir.roles import Role, held, names_of
@@ -118,7 +118,7 @@ class _Split:
 def _without_a_rest(most: int, extent: int) -> int:
     """The most iterations, from half of `most` on, of which a loop's are a multiple: the inner loop then asks for no
     limit. `most` where there are none."""
-    return next((chunk for chunk in range(most, most // 2, -1) if divides(chunk, extent)), most)
+    return next((chunk for chunk in divisors(extent, most) if chunk > most // 2), most)
 
 
 def _only_combined(loop: k.For, whole: k.Accumulator | k.Array, combine: OpKind) -> bool:

@@ -15,7 +15,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, numeric_divisor
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, divisors
 from tf_stitch.ir.types import TensorType
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
@@ -200,7 +200,5 @@ def separate(node: Node) -> Node | None:
 def divisor_near(length: int, wanted: int, multiple: int = 1) -> int:
     """The largest divisor of `length` up to `wanted` that leaves parts of whole vectors, or of any length; 1 if there
     is none."""
-    whole = numeric_divisor(length)
-    low = [d for d in range(1, math.isqrt(whole) + 1) if whole % d == 0]
-    divisors = [d for d in sorted({*low, *(whole // d for d in low)}, reverse=True) if 1 < d <= wanted]
-    return next((d for d in divisors if divides(multiple, length // d) and 2 * d > wanted), next(iter(divisors), 1))
+    found = divisors(length, wanted)
+    return next((d for d in found if divides(multiple, length // d) and 2 * d > wanted), next(iter(found), 1))
