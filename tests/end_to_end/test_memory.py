@@ -11,7 +11,8 @@ from tests.end_to_end.conftest import PROGRAMS, Runner
 
 CALLS = 32
 """Enough for the profitability check to have timed both forms."""
-BEFORE_THE_GUARD = 4
+SETTLED = 1.05
+"""What the whole run may take at most, by what its last call takes."""
 MIB = 1 << 20
 
 
@@ -22,16 +23,15 @@ def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) 
     assert stitched.report is not None
     [region] = stitched.report["regions"]
     assert region["runs"] + region["preferred_fallback_runs"] == CALLS
-    assert region["shadow_runs"] > 0, "the profitability check's runs count, too"
+    assert region["shadow_runs"] == 0, "TensorFlow's ops would update copies of the variables, beside these"
     [build] = stitched.report["builds"]
     assert 0 < build["live_bytes"] <= build["arena_bytes"] <= 1.02 * build["live_bytes"]
     [wanted, peaks] = (json.loads(done.stdout)["peaks"] for done in (plain, stitched))
-    copies = json.loads(stitched.stdout)["written"]
     print(f"MiB: {max(wanted) / MIB:.1f} by TensorFlow, {max(peaks) / MIB:.1f} stitched, "
           f"arena {build['arena_bytes'] / MIB:.1f} of at least {build['live_bytes'] / MIB:.1f}")
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    assert max(peaks[:BEFORE_THE_GUARD]) <= max(wanted)
-    assert max(peaks) <= 1.05 * max(wanted) + copies, "TensorFlow's ops are timed on copies of the variables"
+    assert max(peaks) <= max(wanted)
+    assert max(peaks) <= SETTLED * peaks[-1], "no call takes the memory of two forms of a step"
     graphs = region["cuda_graphs"]
     if on_gpu:
         assert graphs["failures"] == 0, graphs["error"]

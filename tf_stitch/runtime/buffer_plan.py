@@ -48,6 +48,7 @@ class BufferPlan:
         reused: values of the arena that are written over another that nobody reads later, and that other.
         arena: bytes of each segment.
         live_bytes: what the arena's values take at one time, at most.
+        lives: when each of these values is there, by the first value in its memory.
         accesses: of the kernels to their parameters.
     """
 
@@ -63,6 +64,7 @@ class BufferPlan:
     reused: dict[Node, Node] = field(default_factory=dict)
     arena: tuple[int, ...] = ()
     live_bytes: int = 0
+    lives: dict[Node, Lifetime] = field(default_factory=dict, repr=False, compare=False)
     writer: dict[Node, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     accesses: KnownAccesses = field(default_factory=KnownAccesses, repr=False, compare=False)
@@ -357,23 +359,24 @@ def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
     times = list(needed(plan.kernels, plan.rounds))
     for mine in times:
         for node, mode, first, last in mine:
-            memory = _memory_of(node, plan)
+            memory = memory_of(node, plan)
             if node in plan.place or (mode is k.Mode.READ and memory not in life):
                 continue
             life.setdefault(memory, []).extend((first, last))
     end = max((last for mine in times for _, _, _, last in mine), default=0)
     for node in copied:
-        if _memory_of(node, plan) in life:
-            life[_memory_of(node, plan)].append(end)
+        if memory_of(node, plan) in life:
+            life[memory_of(node, plan)].append(end)
     lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
                  for node, at in life.items()]
     arena = plan_arena(lifetimes)
     plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
-    plan.place.update({node: plan.place[_memory_of(node, plan)] for node in plan.reused})
+    plan.place.update({node: plan.place[memory_of(node, plan)] for node in plan.reused})
     plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)
+    plan.lives = dict(zip(life, lifetimes, strict=True))
 
 
-def _memory_of(node: Node, plan: BufferPlan) -> Node:
+def memory_of(node: Node, plan: BufferPlan) -> Node:
     """The first value in the memory of one of the arena."""
     while node in plan.reused:
         node = plan.reused[node]

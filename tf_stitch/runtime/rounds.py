@@ -32,7 +32,7 @@ def plan_rounds(kernels: Sequence[Sequence[Touch]]) -> list[int]:
     """
     rounds: list[int] = []
     after: list[list[int]] = [[] for _ in kernels]
-    for i, waits in enumerate(_waits_for(kernels)):
+    for i, waits in enumerate(waits_for(kernels)):
         rounds.append(max((rounds[j] + 1 for j in waits), default=0))
         for j in waits:
             after[j].append(i)
@@ -48,7 +48,7 @@ def plan_rounds(kernels: Sequence[Sequence[Touch]]) -> list[int]:
     return rounds
 
 
-def _waits_for(kernels: Sequence[Sequence[Touch]]) -> list[list[int]]:
+def waits_for(kernels: Sequence[Sequence[Touch]]) -> list[list[int]]:
     """For each kernel those before it that write what it touches, or read what it writes."""
     reading: dict[Hashable, list[int]] = {}  # since it was written
     written: dict[Hashable, int] = {}
