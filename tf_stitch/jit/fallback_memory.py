@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
@@ -106,7 +107,7 @@ class FallbackMemory:
             self._own[place] = known
         return known
 
-    def has_to_wait(self, place: Place, build: Future[object]) -> bool:
+    def has_to_wait(self, place: Place, build: Future[Any]) -> bool:
         """Whether a call has to wait for its kernels, since the region's own nodes take too much memory meanwhile.
         Returns when that is known: when the kernels are planned, or `build` is done."""
         if self.own(place) <= NEGLIGIBLE:

@@ -231,6 +231,9 @@ class RegionRegistry:
             self._prebuilder.runs(number, device, key.shapes, key.traits)
         if budget is not None:
             if self.memory.has_to_wait((number, device, key), future):
+                why = self.memory.why_not((number, device, key))
+                self._report.remark("memory", f"region {number}", "its first step waits for its kernels, instead of "
+                                    f"TensorFlow's own ops meanwhile: {why}")
                 wait_long(future)
             else:
                 budget.wait(future)

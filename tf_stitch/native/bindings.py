@@ -201,8 +201,8 @@ class OpLibrary:
         executable, by their numbers; it is asked when a profiler is first there, and an exception in it counts as no
         names. `left(region)` is told, a little later, that on some device the last kernel is gone that ran a region.
 
-        `fallback_bytes(region, device, key)` says how many bytes the region's own nodes have alive at once, 0 if nobody
-        knows, of an executable that was built: they are timed only where so many are free twice.
+        `fallback_bytes(region, device, key)` says how many bytes the region's own nodes have alive at once, 0 if that
+        is unknown. It is asked about each executable; nodes are timed only where twice as much is free.
 
         Nodes name regions with `token`, unless it is 0: graphs that come from elsewhere do not know it.
         """

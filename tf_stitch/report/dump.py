@@ -25,6 +25,8 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.pattern_kind import kind_of
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import NodeEntry
+from tf_stitch.runtime.buffer_plan import BufferPlan
+from tf_stitch.runtime.memory_profile import memory_profile
 from tf_stitch.schedule.composition import compositions
 from tf_stitch.shared_folder import opened
 from tf_stitch.targets.registry import target_of
@@ -112,12 +114,24 @@ class RegionDump:
         self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
             f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
             for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
+        self._dump.write(f"{self._stem}.memory.txt", _memory_text(compiled.buffers))
         self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
 
 
 def _argument(node: Node, mode: Mode) -> str:
     """What a kernel or a call reads or writes."""
     return f"{mode.value} {node.kind.value} {node.type} ({node.loc})"
+
+
+def _memory_text(buffers: BufferPlan) -> str:
+    """The arena over time, and each of its values with its life."""
+    profile = memory_profile(buffers)
+    lines = [f"arena {sum(buffers.arena)} bytes, alive at most {buffers.live_bytes}, in any order of the kernels at "
+             f"least {profile.least_bytes}",
+             f"alive at each time: {' '.join(map(str, profile.alive))}"]
+    lines += [f"{life.first} to {life.last}: {life.nbytes} bytes {node.kind.value} {node.type}  // {node.loc}"
+              for node, life in buffers.lives.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _plan_text(plan: StitchPlan, libraries: Sequence[Library]) -> str:

@@ -35,7 +35,7 @@ class MemoryProfile:
 
 
 def memory_profile(plan: BufferPlan) -> MemoryProfile:
-    """Of values that have places."""
+    """The profile of a plan whose values have places."""
     change = [0] * (2 + max((life.last for life in plan.lives.values()), default=-1))
     for life in plan.lives.values():
         change[life.first] += life.nbytes
