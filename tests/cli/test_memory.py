@@ -53,7 +53,7 @@ def test_there_may_be_nothing_to_tell(document: Document) -> None:
 
 
 def test_the_curve_keeps_the_peak_however_long_the_step() -> None:
-    alive = [1] * 500 + [8] + [1] * 500
+    alive = [1] * 505 + [8] + [1] * 500
     assert len(curve(alive)) == 60
     assert curve(alive).count("█") == 1
     assert curve([]) == curve([0, 0]) == ""

@@ -1,4 +1,4 @@
-"""Mutants of what keeps memory small: first steps, the check of which form is faster, arenas, and what is told of them."""
+"""Mutants of what keeps memory small: first steps, the profitability check, arenas, and what is told of them."""
 
 from __future__ import annotations
 
