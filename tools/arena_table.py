@@ -3,6 +3,7 @@ with no GPU.
 
     python -m tools.arena_table                                  regions of the zoo's models and of the scripts' steps
     python -m tools.arena_table --graphs=DIR --least_mib=0       texts that TF_STITCH_DUMP_DIR wrote
+    python -m tools.arena_table --device=cpu                     as a CPU plans them
     python -m tools.arena_table --names=encoder_train --holders=10
 
 Columns: MiB of the arena, of what is alive at one time, of the bound; kernels and rounds; seconds to plan. `--holders`
@@ -20,7 +21,7 @@ from absl import app, flags
 
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import planned_kernels
-from tf_stitch.device.spec import H200
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs
@@ -33,6 +34,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "tests" / "planning" / "graphs" /
 _NAMES = flags.DEFINE_list("names", None, "of the texts; all")
 _GRAPHS = flags.DEFINE_string("graphs", None, "a folder of region_*.graph.0_bound.txt")
 _LEAST = flags.DEFINE_float("least_mib", 0.125, "arenas below this are left out")
+_DEVICE = flags.DEFINE_enum("device", "h200", ["h200", "cpu"], "what plans are for")
 _HOLDERS = flags.DEFINE_integer("holders", 0, "values at the peak that are listed")
 
 
@@ -42,7 +44,7 @@ def regions() -> Iterator[tuple[str, TensorGraph]]:
         for path in sorted(Path(_GRAPHS.value).glob("*.graph.0_bound.txt")):
             yield path.name.split(".")[0], parse_graph(path.read_text())
         return
-    for path in sorted(FOLDER.glob("*.region.txt.gz")):
+    for path in sorted(FOLDER.glob(f"*.{'region' if _DEVICE.value == 'h200' else 'ops'}.txt.gz")):
         for graph in parse_graphs(gzip.decompress(path.read_bytes()).decode()):
             yield path.name.split(".")[0], graph
 
@@ -57,11 +59,12 @@ def keys_of(graph: TensorGraph) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def main(_: Sequence[str]) -> None:
     print("region                     arena    alive    least  kernels rounds  seconds")
+    device = {"h200": H200, "cpu": CPU}[_DEVICE.value]
     for name, graph in regions():
         if _NAMES.value and name not in _NAMES.value:
             continue
         start = time.perf_counter()
-        plan = planned_kernels(graph, *keys_of(graph), CompileOptions(H200)).buffers
+        plan = planned_kernels(graph, *keys_of(graph), CompileOptions(device)).buffers
         seconds = time.perf_counter() - start
         if sum(plan.arena) < _LEAST.value * MIB:
             continue

@@ -9,16 +9,18 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of
 from tests.golden.test_zoo_plans import ZOO
+from tests.schedule.long_rows import chain
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import compile_region, planned_kernels
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.runtime.memory_profile import memory_profile
 
 B = p.B
+MIB = 1 << 20
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
 
 
@@ -60,3 +62,23 @@ def test_a_region_without_an_arena(device: DeviceSpec) -> None:
     profile = memory_profile(placed(graph, device))
     assert (profile.least_bytes, profile.holders, sum(profile.alive)) == (0, (), 0)
     assert compile_region(graph, *keys_of(graph), CompileOptions(device)).executable.arena == ()
+
+
+def test_groups_of_one_kernel_may_share_memory_between_grid_barriers() -> None:
+    plan = placed(chain(1, 8193, 2), H200)
+    profile = memory_profile(plan)
+    assert len(profile.alive) > len(plan.kernels) == 1
+    assert 0 < profile.least_bytes <= plan.live_bytes
+
+
+def test_another_order_could_do_with_less() -> None:
+    """A small result is there while a large value is, since it was computed before: it need not be."""
+    def matrix(number: int, rows: int, cols: int) -> Node:
+        return B.input(f"i{number}", DType.F32, (rows, cols))
+
+    small = B.dot(B.dot(matrix(0, 512, 512), matrix(1, 512, 1024)), matrix(2, 1024, 512))
+    large = B.dot(matrix(3, 1024, 512), matrix(4, 512, 1024))
+    other = B.dot(matrix(5, 512, 1024), B.dot(large, matrix(6, 1024, 64)))
+    plan = placed(TensorGraph("region", [("o0", B.dot(small, other))]), CPU)
+    assert plan.live_bytes >= 5 * MIB
+    assert 4 * MIB <= memory_profile(plan).least_bytes < 4.5 * MIB

@@ -20,8 +20,9 @@ from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy
 from tf_stitch.runtime.executable_format import Space, StateMode
 from tf_stitch.runtime.known_accesses import KnownAccesses
+from tf_stitch.runtime.memory_order import order_steps
 from tf_stitch.runtime.needed import needed
-from tf_stitch.runtime.rounds import Touch, plan_rounds
+from tf_stitch.runtime.rounds import Touch
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 Work: TypeAlias = LoweredKernel | BoundCall
@@ -37,10 +38,11 @@ variant of a kernel."""
 
 @dataclass
 class BufferPlan:
-    """Where values live. `kernels` are the given ones, parameters updated in place marked so; kernels of one of the
-    `rounds` may run at the same time.
+    """Where values live. `kernels` are the given ones, perhaps in another order, parameters updated in place marked so;
+    kernels of one of the `rounds` may run at the same time.
 
     Attributes:
+        kernels: in the order in which they run.
         updated: (output, input): the output's memory holds the input's value before all kernels, and is updated.
         writer: the kernel that writes a node.
         readers: the kernels that have a variable among their arguments, ascending.
@@ -143,8 +145,9 @@ def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[st
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, number[node.attrs.handle], copied, by_calls)
-    touches = [_touches(plan, kernel) for kernel in kernels]
-    plan.rounds = plan_rounds(touches) if packed else list(range(len(kernels)))
+    order = order_steps([_touches(plan, kernel) for kernel in kernels], {node for _, node in copies}, packed)
+    plan = replace(plan, kernels=[plan.kernels[i] for i in order.steps], rounds=list(order.rounds), writer={},
+                   readers={})
     _reuse_operands(plan, {node for _, node in copies})
     return plan
 
