@@ -81,7 +81,7 @@ def test_every_dependence_is_kept_and_nothing_gets_worse(seed: int, packed: bool
     found = order_steps(steps, kept, packed)
     assert respects(found, steps)
     before, after = alive(steps, given, kept), alive(steps, found, kept)
-    assert found == given or after <= min(before - MIB, 0.95 * before)
+    assert found == given or after < before
     assert sorted(greedy_order(steps, kept)) == list(range(len(steps)))
 
 
@@ -96,11 +96,20 @@ def test_no_order_is_better_than_the_best_of_all(seed: int) -> None:
 
 @PACKED
 def test_updates_that_all_begin_before_any_ends_follow_each_other(packed: bool) -> None:
-    steps = [[Touch(("half", i), True, 4 * MIB)] for i in range(10)]
-    steps += [[Touch(("half", i), False, 4 * MIB), Touch(("variable", i), True)] for i in range(10)]
+    steps = [[Touch(("half", i), True, 16 * MIB)] for i in range(10)]
+    steps += [[Touch(("half", i), False, 16 * MIB), Touch(("variable", i), True)] for i in range(10)]
     found = order_steps(steps, set(), packed)
     assert respects(found, steps)
-    assert alive(steps, found, set()) == 4 * MIB
+    assert alive(steps, found, set()) == 16 * MIB
+
+
+def test_what_saves_little_stays_side_by_side_on_a_gpu() -> None:
+    """Three matmuls of one operand of a layer."""
+    steps = [[Touch(i, True, MIB)] for i in range(3)]
+    steps.append([*(Touch(i, False, MIB) for i in range(3)), Touch(3, True, MIB)])
+    steps += [[Touch(("half", i), True, MIB)] for i in range(8)] + [[Touch(("half", i), False, MIB)] for i in range(8)]
+    assert order_steps(steps, set(), packed=True).steps == tuple(range(len(steps)))
+    assert order_steps(steps, set(), packed=False).steps != tuple(range(len(steps)))
 
 
 def test_small_steps_stay_side_by_side() -> None:
@@ -129,11 +138,11 @@ def gram_of_each(count: int, rows: int) -> TensorGraph:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
 def test_independent_updates_take_the_memory_of_one(device: DeviceSpec) -> None:
-    graph = gram_of_each(6, 768)
+    graph = gram_of_each(6, 1536)
     plan = planned_kernels(graph, *keys_of(graph), CompileOptions(device)).buffers
     profile = memory_profile(plan)
     assert plan.live_bytes <= profile.least_bytes + MIB
-    assert profile.least_bytes <= 2 * 768 * 768 * 4 + MIB
+    assert profile.least_bytes <= 2 * 1536 * 1536 * 4 + MIB
 
 
 @pytest.fixture

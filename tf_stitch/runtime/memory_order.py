@@ -2,7 +2,8 @@
 
 Steps that wait for nothing but a region's inputs, such as those of an optimizer's updates, may run in any order: if all
 begin what all end later, all that they hand on is alive at once. Here each step is followed by one that frees most, or
-takes least. That is taken where it saves a MiB and a twentieth, so that other plans stay as they are.
+takes least. That is taken where it makes an arena smaller by a MiB and a twentieth; on a GPU by more, and by steps in
+turn that each fill the device, so that no small kernels lose others beside them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from tf_stitch.runtime.arena import Lifetime, live_bytes
+from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.rounds import Touch, plan_rounds, waits_for
 
-LARGE = 1 << 20
-"""Bytes of memory that a step takes or frees from which on it waits for others that do. Whoever moves a MiB fills a
-device, so that kernels side by side gain no time."""
+LARGE = 8 << 20
+"""Bytes of memory that a step of a GPU takes or frees from which on it waits for others that do; and that an order has
+to save there. An H200 moves 8 MiB in 2 us, about as long as a launch takes: two such kernels gain little from running side
+by side. Of 1 MiB, three matmuls of one operand lost time for no smaller arena."""
 LEAST_SAVED = 1 << 20
 LEAST_SHARE = 0.05
-"""Of what is alive, that another order has to save."""
+"""Of the arena, that another order has to save."""
 
 Steps = Sequence[Sequence[Touch]]
 
@@ -46,14 +48,14 @@ def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool) -> Order
     now = Order(given, tuple(plan_rounds(steps)) if packed else given)
     if any(touch.nbytes is None for touches in steps for touch in touches):  # one order has to serve all sizes
         return now
-    alive = _alive(steps, now, kept)
-    if alive < LEAST_SAVED:
+    least = LARGE if packed else LEAST_SAVED
+    if live_bytes(_lives(steps, now, kept)) < least:
         return now
     others = [_in_turn(steps, order, kept) if packed else Order(order, given)
               for order in (greedy_order(steps, kept), *([given] if packed else []))]
-    best = min(others, key=lambda order: _alive(steps, order, kept))
-    saved = alive - _alive(steps, best, kept)
-    return best if saved >= max(LEAST_SAVED, LEAST_SHARE * alive) else now
+    best = min(others, key=lambda order: live_bytes(_lives(steps, order, kept)))
+    before, after = (sum(plan_arena(_lives(steps, order, kept)).segments) for order in (now, best))
+    return best if before - after >= max(least, LEAST_SHARE * before) else now
 
 
 def greedy_order(steps: Steps, kept: Collection[Hashable] = ()) -> tuple[int, ...]:
@@ -110,13 +112,12 @@ def _in_turn(steps: Steps, order: tuple[int, ...], kept: Collection[Hashable]) -
     return Order(order, tuple(plan_rounds(own, dict(zip(large[1:], large, strict=False)))))
 
 
-def _alive(steps: Steps, order: Order, kept: Collection[Hashable]) -> int:
-    """Bytes at one time, at most."""
+def _lives(steps: Steps, order: Order, kept: Collection[Hashable]) -> list[Lifetime]:
+    """When each memory is needed."""
     sizes, users = _memories([steps[i] for i in order.steps])
     end = max(order.rounds, default=0)
-    return live_bytes([Lifetime(sizes[memory], min(order.rounds[i] for i in used),
-                                end if memory in kept else max(order.rounds[i] for i in used))
-                       for memory, used in users.items()])
+    return [Lifetime(sizes[memory], min(order.rounds[i] for i in used),
+                     end if memory in kept else max(order.rounds[i] for i in used)) for memory, used in users.items()]
 
 
 def _memories(steps: Steps) -> tuple[dict[Hashable, int], dict[Hashable, list[int]]]:

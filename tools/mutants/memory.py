@@ -7,6 +7,7 @@ from tools.mutants.mutant import Mutant
 FALLBACK = "tests/jit/test_fallback_memory.py"
 BOUND = "tests/runtime/test_memory_bound.py"
 PROFILE = "tests/runtime/test_memory_profile.py"
+ORDER = "tests/runtime/test_memory_order.py"
 KEPT = "tests/native/test_kept_memory.py"
 
 MUTANTS = (
@@ -54,6 +55,22 @@ MUTANTS = (
            "Touch(memory if memory in plan.lives else plan.argument(node, mode), mode is Mode.WRITE)",
            "Touch(plan.argument(node, mode), mode is Mode.WRITE)",
            (PROFILE,)),
+    Mutant("what is copied after all kernels may go before", "tf_stitch/runtime/memory_order.py",
+           "len(own) + (memory in kept)",
+           "len(own)",
+           (ORDER,)),
+    Mutant("steps change places that touch one memory", "tf_stitch/runtime/memory_order.py",
+           "    open_ = [len(earlier) for earlier in waits]\n",
+           "    open_ = [min(1, len(earlier)) for earlier in waits]\n",
+           (ORDER,)),
+    Mutant("what saves nothing is ordered", "tf_stitch/runtime/memory_order.py",
+           "return best if before - after >= max(least, LEAST_SHARE * before) else now",
+           "return best",
+           (ORDER,)),
+    Mutant("large kernels run side by side in another order, too", "tf_stitch/runtime/memory_order.py",
+           "dict(zip(large[1:], large, strict=False))",
+           "{}",
+           (ORDER,)),
     Mutant("two callers have what is kept", "tf_stitch/native/op/kept_memory.h",
            "if (taken_ || !piece_.has_value()) return nullptr;",
            "if (!piece_.has_value()) return nullptr;",
