@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.dtypes import DT_VARIANT, of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType, as_tensorflow
 from tf_stitch.graph.loops.folded_loop import FoldedLoop, InputDimension, loop_node, most_common_device

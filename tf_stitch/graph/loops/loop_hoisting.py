@@ -11,13 +11,13 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.iteration_gates import gate_iterations
 from tf_stitch.graph.loops.loop_cells import cells, constant, number_in, take_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.loops.function_inlining import known_function
 from tf_stitch.graph.loops.functional_loops import lower_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
