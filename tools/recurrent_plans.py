@@ -109,7 +109,7 @@ def launches_us(compiled: CompiledRegion) -> float:
 
 
 def main(_: Sequence[str]) -> None:
-    from tf_stitch.transforms import matmuls_to_kernels
+    from tf_stitch.passes import matmuls_to_kernels
     from tools.benchmark.gpu_regions import regions_of
 
     if _LIBRARY.value:

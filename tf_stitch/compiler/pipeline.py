@@ -22,6 +22,7 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.passes.context import PassContext
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import plan_region
@@ -33,7 +34,6 @@ from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of
 from tf_stitch.targets.target import LARGE
-from tf_stitch.transforms.context import PassContext
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ q k^T and the gradient of what weighs the values, dO v^T; rows of it are reduced
 softmax's gradient's sum). Whoever knows the reduced rows can compute every element from the two matmuls again. So
 attention is trained without scores in memory by kernels that compute them again: one, of some queries each, gives the
 last of the sums and the gradient of queries; one, of some keys each, gives those of keys and values
-(transforms/private_copies.py makes the copies, planning/attention_choice.py decides).
+(passes/private_copies.py makes the copies, planning/attention_choice.py decides).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import DotAttrs, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.transforms import update_in_place
+from tf_stitch.passes import update_in_place
 
 ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 CASES = cases()
