@@ -27,6 +27,7 @@ from tf_stitch.errors import (
 )
 from tf_stitch.frontend.tensorflow.held_handles import original_name
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.frontend.tensorflow.own_ops import TOKEN
 from tf_stitch.frontend.tensorflow.registry import is_convolution
 from tf_stitch.graph.branches.branch_entries import nodes_of
 from tf_stitch.graph.clustering.controls import Controls
@@ -37,7 +38,6 @@ from tf_stitch.graph.clustering.stitch_node import stitch_node
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
 from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
-from tf_stitch.graph.own_ops import TOKEN
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.shapes.branch_sizes import types_between_branches
 from tf_stitch.graph.state import GraphState, ImportCount

@@ -24,7 +24,7 @@ from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.timed_kernel import TimedKernel
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 from tools.benchmark.cublas_lt import matmul
 
 Sizes = tuple[int, int, int, int]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.graph.own_ops import OWN_OPS
+from tf_stitch.frontend.tensorflow.own_ops import OWN_OPS
 from tf_stitch.report.entries import NodeEntry
 
 

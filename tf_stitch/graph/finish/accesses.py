@@ -18,8 +18,8 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NE
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE
 from tf_stitch.frontend.tensorflow.held_handles import held_numbers
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
+from tf_stitch.frontend.tensorflow.own_ops import REGIONS
 from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
-from tf_stitch.graph.own_ops import REGIONS
 
 _HAND_ON = frozenset({"Identity", "Snapshot", "_Retval", *SWITCHES, *MERGES, *ENTERS, *EXITS, *NEXT_ITERATIONS})
 """Ops whose result is the handle that they are given."""

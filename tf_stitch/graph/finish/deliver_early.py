@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
-from tf_stitch.graph.own_ops import REGIONS
+from tf_stitch.frontend.tensorflow.own_ops import REGIONS
 from tf_stitch.graph.passes.all_reduces import ALL_REDUCE
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult

@@ -13,7 +13,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
-from tf_stitch.graph.own_ops import REGIONS, UPLOAD
+from tf_stitch.frontend.tensorflow.own_ops import REGIONS, UPLOAD
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult
 

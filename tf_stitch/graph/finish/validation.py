@@ -9,9 +9,9 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+from tf_stitch.frontend.tensorflow.own_ops import OUR_PREFIX, STITCH_OPS
 from tf_stitch.graph.clustering.py_function import task_cpu
 from tf_stitch.graph.finish.node_order import in_running_order
-from tf_stitch.graph.own_ops import OUR_PREFIX, STITCH_OPS
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 

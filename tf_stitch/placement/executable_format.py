@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tf_stitch.runtime.words import (
+from tf_stitch.wire_format import (
     MOST_BYTES,
     MOST_INT32,
     Flag,

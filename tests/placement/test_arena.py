@@ -8,9 +8,9 @@ import random
 import pytest
 
 from tf_stitch.kernel_ir.first_fit import first_fit
-from tf_stitch.runtime import taken_memory
-from tf_stitch.runtime.arena import PARTS, SMALLEST_PART, Lifetime, live_bytes, plan_arena
-from tf_stitch.runtime.taken_memory import TakenMemory
+from tf_stitch.placement import interval_allocator
+from tf_stitch.placement.arena import PARTS, SMALLEST_PART, Lifetime, live_bytes, plan_arena
+from tf_stitch.placement.interval_allocator import IntervalAllocator
 
 MIB = 1 << 20
 
@@ -67,7 +67,7 @@ def test_large_arenas_are_not() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_the_lowest_place_is_that_among_all_values(seed: int) -> None:
     rng = random.Random(seed)
-    memory, there = TakenMemory(times := rng.randint(1, 40)), list[tuple[int, Lifetime]]()
+    memory, there = IntervalAllocator(times := rng.randint(1, 40)), list[tuple[int, Lifetime]]()
     for _ in range(80):
         first = rng.randrange(times)
         value = Lifetime(rng.randint(1, 9), first, rng.randrange(first, times))
@@ -96,7 +96,7 @@ def test_looking_for_places_grows_little_more_than_the_values(monkeypatch: pytes
         seen += len(taken)
         return first_fit(size, taken)
 
-    monkeypatch.setattr(taken_memory, "first_fit", counted)
+    monkeypatch.setattr(interval_allocator, "first_fit", counted)
     work = []
     for layers in (200, 400, 800):
         seen = 0

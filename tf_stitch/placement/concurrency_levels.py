@@ -1,4 +1,4 @@
-"""Which kernels may run at the same time: rounds, each after what it waits for."""
+"""Which kernels may run at the same time: levels, each after what it waits for."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Touch:
     nbytes: int | None = 0
 
 
-def plan_rounds(kernels: Sequence[Sequence[Touch]]) -> list[int]:
-    """The round of each kernel: as soon as what it waits for has run; but one whose results take more memory than its
+def concurrency_levels(kernels: Sequence[Sequence[Touch]]) -> list[int]:
+    """The level of each kernel: as soon as what it waits for has run; but one whose results take more memory than its
     operands would if they were kept until then (weights brought together, say) right before who waits for it.
 
     Args:
         kernels: what each touches, in an order in which they can run.
     """
-    rounds: list[int] = []
+    levels: list[int] = []
     after: list[list[int]] = [[] for _ in kernels]
     for i, waits in enumerate(_waits_for(kernels)):
-        rounds.append(max((rounds[j] + 1 for j in waits), default=0))
+        levels.append(max((levels[j] + 1 for j in waits), default=0))
         for j in waits:
             after[j].append(i)
     readers: dict[Hashable, list[int]] = {}
@@ -42,10 +42,10 @@ def plan_rounds(kernels: Sequence[Sequence[Touch]]) -> list[int]:
             if not touch.writes:
                 readers.setdefault(touch.memory, []).append(i)
     for i in reversed(range(len(kernels))):
-        latest = min((rounds[j] - 1 for j in after[i]), default=rounds[i])
-        if _saved_by_waiting(kernels[i], rounds[i], latest, rounds, readers) > WORTH_WAITING * (latest - rounds[i]):
-            rounds[i] = latest
-    return rounds
+        latest = min((levels[j] - 1 for j in after[i]), default=levels[i])
+        if _saved_by_waiting(kernels[i], levels[i], latest, levels, readers) > WORTH_WAITING * (latest - levels[i]):
+            levels[i] = latest
+    return levels
 
 
 def _waits_for(kernels: Sequence[Sequence[Touch]]) -> list[list[int]]:
@@ -66,9 +66,9 @@ def _waits_for(kernels: Sequence[Sequence[Touch]]) -> list[list[int]]:
     return found
 
 
-def _saved_by_waiting(touches: Sequence[Touch], now: int, until: int, rounds: Sequence[int],
+def _saved_by_waiting(touches: Sequence[Touch], now: int, until: int, levels: Sequence[int],
                       readers: dict[Hashable, list[int]]) -> int:
-    """Bytes times rounds of memory that a kernel leaves to others if it runs in round `until`."""
+    """Bytes times levels of memory that a kernel leaves to others if it runs in level `until`."""
     saved = 0
     for touch in touches:
         if touch.nbytes is None:
@@ -76,5 +76,5 @@ def _saved_by_waiting(touches: Sequence[Touch], now: int, until: int, rounds: Se
         if touch.writes:
             saved += touch.nbytes * (until - now)
         elif touch.nbytes:
-            saved -= touch.nbytes * max(0, until - max(rounds[j] for j in readers[touch.memory]))
+            saved -= touch.nbytes * max(0, until - max(levels[j] for j in readers[touch.memory]))
     return saved

@@ -29,11 +29,12 @@ from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode, Stmt
 from tf_stitch.kernel_ir.walk import BufferAccess, accesses
-from tf_stitch.runtime import buffer_plan, known_accesses
-from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
-from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, LibraryStep
-from tf_stitch.runtime.executable_format import Space, StateMode
-from tf_stitch.runtime.needed import scratch_parts
+from tf_stitch.placement import in_place, known_accesses
+from tf_stitch.placement.buffer_plan import BufferPlan
+from tf_stitch.placement.executable import ALIGNMENT, DeviceLaunch, LibraryStep
+from tf_stitch.placement.executable_format import Space, StateMode
+from tf_stitch.placement.liveness import scratch_parts
+from tf_stitch.placement.storage import plan_buffers
 
 B, F32 = p.B, DType.F32
 
@@ -48,10 +49,10 @@ def planned(case: object, device: DeviceSpec) -> BufferPlan:
 @pytest.mark.parametrize("seed", each_commit(range(10), range(40)))
 def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec, monkeypatch: pytest.MonkeyPatch
                                                  ) -> None:
-    monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1 if seed % 2 else 1 << 40)
+    monkeypatch.setattr(in_place, "WORTH_REUSING", 1 if seed % 2 else 1 << 40)
     plan = planned(make_case(random.Random(1000 + seed), 18, 300).graph, device)
     life: dict[Node, list[int]] = {}
-    for at, kernel in zip(plan.rounds, plan.kernels, strict=True):
+    for at, kernel in zip(plan.levels, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             ref = plan.argument(node, mode)
             if ref.space is Space.ARENA:
@@ -90,9 +91,9 @@ def test_values_that_groups_hand_on_share_memory_between_grid_barriers() -> None
 @pytest.mark.parametrize("seed", each_commit(range(10), range(40)))
 def test_a_round_reads_nothing_that_it_or_a_later_round_writes(seed: int) -> None:
     plan = planned(make_case(random.Random(2000 + seed), 18, 300).graph, H200)
-    written = {n: r for r, kernel in zip(plan.rounds, plan.kernels, strict=True) for n,
+    written = {n: r for r, kernel in zip(plan.levels, plan.kernels, strict=True) for n,
                m in kernel.arguments if m is Mode.WRITE}
-    for at, kernel in zip(plan.rounds, plan.kernels, strict=True):
+    for at, kernel in zip(plan.levels, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             assert mode is Mode.WRITE or node not in written or written[node] < at
 
@@ -229,7 +230,7 @@ def matmuls_and_ops_between(layers: int, width: int) -> TensorGraph:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1 << 40)
+    monkeypatch.setattr(in_place, "WORTH_REUSING", 1 << 40)
     apart = compiled(matmuls_and_ops_between(4, 256), device)
     monkeypatch.undo()
     together = compiled(matmuls_and_ops_between(4, 256), device)
@@ -242,7 +243,7 @@ def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monke
 
 @pytest.mark.parametrize("seed", each_commit(range(4), range(12)))
 def test_results_are_right_where_kernels_write_over_operands(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1)
+    monkeypatch.setattr(in_place, "WORTH_REUSING", 1)
     check_all(make_case(random.Random(3000 + seed), 24, 300).graph, interpret_gpu=True, cuda=False)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tf_stitch.kernel_ir.first_fit import first_fit
 
 
-class TakenMemory:
+class IntervalAllocator:
     """A binary tree over times. A node stands for a span of them, the root (1) for all; node i has the halves 2i and
     2i + 1. A time from which to which bytes are taken is cut into the largest such spans, at most two of each length.
 

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_stitch.runtime.executable import BufferRef
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef
+from tf_stitch.placement.executable_format import Space
 
 
 @dataclass(frozen=True)

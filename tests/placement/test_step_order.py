@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_stitch.runtime import step_order
-from tf_stitch.runtime.executable import BufferRef
-from tf_stitch.runtime.executable_format import Space
-from tf_stitch.runtime.step_order import Access, _Touched, predecessors
+from tf_stitch.placement import step_order
+from tf_stitch.placement.executable import BufferRef
+from tf_stitch.placement.executable_format import Space
+from tf_stitch.placement.step_order import Access, _Touched, predecessors
 
 ACCESS = st.builds(lambda space, at, size, writes: Access(BufferRef(space, at), size, writes),
                    st.sampled_from([Space.ARENA, Space.INPUT, Space.OUTPUT]), st.integers(0, 6), st.integers(1, 4),

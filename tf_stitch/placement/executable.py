@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tf_stitch.ir.types import TensorType
 from tf_stitch.libraries.call import LibraryCall
 from tf_stitch.libraries.registry import code_of
-from tf_stitch.runtime.executable_format import (
+from tf_stitch.placement.executable_format import (
     ABI_VERSION,
     COPY,
     DEVICE_LAUNCH,
@@ -18,7 +18,7 @@ from tf_stitch.runtime.executable_format import (
     StateMode,
     StepCode,
 )
-from tf_stitch.runtime.words import OperandFields
+from tf_stitch.wire_format import OperandFields
 
 COUNTER_BYTES = 64
 """Of the counter of a grid barrier."""

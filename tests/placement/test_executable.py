@@ -6,7 +6,7 @@ import pytest
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
-from tf_stitch.runtime.executable import (
+from tf_stitch.placement.executable import (
     BufferRef,
     Copy,
     DeviceLaunch,
@@ -14,7 +14,7 @@ from tf_stitch.runtime.executable import (
     HostLaunch,
     encode,
 )
-from tf_stitch.runtime.executable_format import ABI_VERSION, Space, StateMode
+from tf_stitch.placement.executable_format import ABI_VERSION, Space, StateMode
 
 X, Y, V = BufferRef(Space.INPUT, 0), BufferRef(Space.OUTPUT, 1), BufferRef(Space.VARIABLE, 2)
 F, A = BufferRef(Space.FRESH, 0), BufferRef(Space.ARENA, 512)

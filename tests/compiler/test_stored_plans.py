@@ -14,10 +14,10 @@ from tf_stitch.atomic_file import read_verified
 from tf_stitch.compiler import pipeline
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
+from tf_stitch.compiler.stored_plans import SUFFIX, StoredPlans
 from tf_stitch.device.spec import CPU
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.stored_plans import SUFFIX, StoredPlans
 
 SEED = 3
 
@@ -75,7 +75,7 @@ def test_other_circumstances_and_other_graphs_have_plans_of_their_own(tmp_path: 
 
 def test_another_version_plans_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(tmp_path)
-    monkeypatch.setattr("tf_stitch.runtime.stored_plans.package_digest", lambda: "changed")
+    monkeypatch.setattr("tf_stitch.compiler.stored_plans.package_digest", lambda: "changed")
     assert compiled(tmp_path)[1]["hits"] == 0
 
 

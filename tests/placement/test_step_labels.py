@@ -8,9 +8,9 @@ import pytest
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
-from tf_stitch.runtime.executable import BufferRef, Copy, Executable, HostLaunch
-from tf_stitch.runtime.executable_format import Space
-from tf_stitch.runtime.step_labels import LONGEST, label, step_labels
+from tf_stitch.placement.executable import BufferRef, Copy, Executable, HostLaunch
+from tf_stitch.placement.executable_format import Space
+from tf_stitch.placement.step_labels import LONGEST, label, step_labels
 
 X, Y = BufferRef(Space.INPUT, 0), BufferRef(Space.OUTPUT, 0)
 STEPS = (HostLaunch("k", (X, Y)), HostLaunch("k", (X, Y)), Copy(Y, X, 8))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tf_stitch.errors import BuildInterruptedError
-from tf_stitch.runtime.load_test import check_elf, check_library
+from tf_stitch.runtime.library_check import check_elf, check_library
 
 SOURCE = "#include <math.h>\n" + "".join(
     f"static const float table_{i}[2000] = {{{', '.join(str(j + 1) for j in range(2000))}}};\n"

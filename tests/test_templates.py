@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_stitch.errors import TemplateError
-from tf_stitch.schedule.templates import ANY_OP, Level, LevelKind, OpSchedule, Template, parse_template
+from tf_stitch.templates import ANY_OP, Level, LevelKind, OpSchedule, Template, parse_template
 
 LEVELS = st.builds(Level, st.sampled_from(LevelKind), st.none() | st.integers(1, 1 << 40))
 TILINGS = st.lists(LEVELS, min_size=1, max_size=5).map(tuple)

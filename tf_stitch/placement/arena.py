@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tf_stitch.runtime.taken_memory import TakenMemory
+from tf_stitch.placement.interval_allocator import IntervalAllocator
 
 PARTS = 16
 """Segments that a large arena is asked for in. TensorFlow's allocator cuts a free block in two only where it is twice
@@ -16,7 +16,7 @@ SMALLEST_PART = 2 << 20
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A value of `nbytes` that is there from step (or round of steps) `first` to `last`."""
+    """A value of `nbytes` that is there from step (or level of steps) `first` to `last`."""
 
     nbytes: int
     first: int
@@ -54,7 +54,7 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
             if offset + value.nbytes <= capacity:
                 break
         else:
-            segment, offset = _Segment(TakenMemory(times)), 0
+            segment, offset = _Segment(IntervalAllocator(times)), 0
             segments.append(segment)
         segment.taken.take(offset, offset + value.nbytes, value.first, value.last)
         segment.nbytes = max(segment.nbytes, offset + value.nbytes)
@@ -66,5 +66,5 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
 
 @dataclass
 class _Segment:
-    taken: TakenMemory
+    taken: IntervalAllocator
     nbytes: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tf_stitch.runtime.executable import Executable, LibraryStep
+from tf_stitch.placement.executable import Executable, LibraryStep
 
 LONGEST = 120
 """Characters of a label's name: the end of a longer one."""

@@ -22,18 +22,18 @@ class Need(NamedTuple):
     last: int
 
 
-def needed(kernels: Sequence[LoweredKernel | BoundCall], rounds: Sequence[int]) -> Iterator[list[Need]]:
-    """For each kernel, its arguments. Time is counted in rounds, and where a kernel has grid barriers, by these inside
-    its round: what its groups hand to each other may share memory. Of several such kernels in a round that is so for
+def needed(kernels: Sequence[LoweredKernel | BoundCall], levels: Sequence[int]) -> Iterator[list[Need]]:
+    """For each kernel, its arguments. Time is counted in levels, and where a kernel has grid barriers, by these inside
+    its level: what its groups hand to each other may share memory. Of several such kernels in a level that is so for
     the first alone: it is unknown when the others come to their barriers."""
     parts = {i: found for i, kernel in enumerate(kernels) if len(found := scratch_parts(kernel)) > 1}
-    first_of = {rounds[i]: i for i in reversed(parts)}
-    length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(rounds, default=-1) + 1)]
+    first_of = {levels[i]: i for i in reversed(parts)}
+    length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(levels, default=-1) + 1)]
     begin = list(accumulate(length, initial=0))
     for i, kernel in enumerate(kernels):
-        start, end = begin[rounds[i]], begin[rounds[i] + 1] - 1
+        start, end = begin[levels[i]], begin[levels[i] + 1] - 1
         names: list[str] = []
-        if isinstance(kernel, LoweredKernel) and first_of.get(rounds[i]) == i:
+        if isinstance(kernel, LoweredKernel) and first_of.get(levels[i]) == i:
             names = [b.name for b in kernel.program.parameters]
         needs = []
         for j, (node, mode) in enumerate(kernel.arguments):
