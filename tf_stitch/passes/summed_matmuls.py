@@ -63,20 +63,23 @@ class SummedMatmulsFinder:
             return None  # one counts twice
         matmuls = _most_alike([p for p in terms.values() if p is not None])
         left = [p.operands[0] for p in matmuls]
-        if len(matmuls) < 2 or len(set(left)) < len(left) or any(view_of(a) in self._wanted for a in left):
+        if len(matmuls) < 2 or not self._can_be_one(left, [p.operands[1] for p in matmuls]):
             return None
-        if sum(p.operands[1].type.nbytes for p in matmuls) > sum(a.type.nbytes for a in left):
-            return None  # which takes a copy of each weight
         readers = [[r for r in self._readers(a) if r not in matmuls] for a in left]
-        gradients = [next((r for r in of if _is_gradient(r, a)), None) for of, a in zip(readers, left, strict=True)]
-        together = [g for g in gradients if g is not None]
-        if together and (len(together) < len(left) or len(set(map(_other_matrix, together))) > 1):
+        gradients = _gradients_together(readers, left)
+        if gradients is None:
             return None
-        columns = [(r, place) for place, of in enumerate(readers) for r in of if r not in together]
+        columns = [(r, place) for place, of in enumerate(readers) for r in of if r not in gradients]
         if not all(_sums_columns(r, left[place]) for r, place in columns):
             return None
         others = tuple(t for t, p in terms.items() if p not in matmuls)
-        return SummedMatmuls(total, others, tuple(matmuls), tuple(together), tuple(columns))
+        return SummedMatmuls(total, others, tuple(matmuls), gradients, tuple(columns))
+
+    def _can_be_one(self, left: Sequence[Node], weights: Sequence[Node]) -> bool:
+        """Whether left matrices can stand side by side in one, where nobody needs them alone; that takes a copy of each
+        weight, which is smaller."""
+        return (len(set(left)) == len(left) and not any(view_of(a) in self._wanted for a in left)
+                and sum(w.type.nbytes for w in weights) <= sum(a.type.nbytes for a in left))
 
     def _is_part(self, node: Node) -> bool:
         """Whether a sum is nothing but a term of another of its type."""
@@ -119,6 +122,19 @@ class SummedMatmulsFinder:
                     pending.append(user)
                 else:
                     yield user
+
+
+def _gradients_together(readers: Sequence[Sequence[Node]], left: Sequence[Node]) -> tuple[Node, ...] | None:
+    """The gradients of weights, which one matmul can give: of all or none, and of one other matrix; else None.
+
+    Args:
+        readers: of each of the left matrices.
+    """
+    gradients = [next((r for r in of if _is_gradient(r, a)), None) for of, a in zip(readers, left, strict=True)]
+    found = tuple(g for g in gradients if g is not None)
+    if found and (len(found) < len(left) or len(set(map(_other_matrix, found))) > 1):
+        return None
+    return found
 
 
 def _most_alike(matmuls: Sequence[Node]) -> list[Node]:

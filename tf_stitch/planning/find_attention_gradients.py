@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import exchanges_last
@@ -265,27 +266,51 @@ def _trained(around: _Around) -> TrainedAttention | None:
     later = _made_of(weights, inside)
     backward = tuple(n for n in inside if n in later and n is not weights)
     forward = tuple(n for n in inside if n not in later and n is not scores and n is not weights)
-    sums = [n for n in backward if n.category is Category.REDUCTION]
-    ends = {"query": [e for e in around.ends if e.weights in later and not e.by_keys],
-            "key": [e for e in around.ends if e.weights in later and e.by_keys],
-            "value": [e for e in around.ends if e.weights not in later and e.by_keys],
-            "result": [e for e in around.ends if e.weights not in later and not e.by_keys]}
-    if any(len(found) != 1 for found in ends.values()) or len(sums) != 1 or sums[0].kind is not OpKind.SUM or \
-            not any(n.kind is OpKind.EXP for n in forward):
+    ends = _ends(around, later)
+    row_sum = _only_row_sum(backward)
+    if ends is None or row_sum is None or not any(n.kind is OpKind.EXP for n in forward):
         return None
-    query, key, value, result = (found[0] for found in ends.values())
-    same = query.weights is key.weights and value.weights is result.weights and \
-        _alike(query.rows, around.scores.keys) and _alike(key.rows, around.scores.queries) and \
-        _alike(value.rows, around.weights.queries) and _alike(result.rows, around.weights.keys)
-    if not same:
-        return None
-    again = _down_to_rows((query.weights, sums[0].operands[0]), inside)
+    again = _down_to_rows((ends.query.weights, row_sum.operands[0]), inside)
     for_queries = tuple(n for n in inside if n in again and n not in later)
-    again = _down_to_rows((key.weights, value.weights), inside)
+    again = _down_to_rows((ends.key.weights, ends.value.weights), inside)
     for_keys = tuple(n for n in inside if n in again)
+    query, key, value, result = ends
     return TrainedAttention((scores, result.matmul, value.matmul, weights, query.matmul, key.matmul), forward, backward,
                             around.scores, around.weights, result, query, key, value, for_queries,
                             tuple(n for n in inside if n in later), for_keys, (key.matmul, value.matmul))
+
+
+class _Ends(NamedTuple):
+    """The gradients of queries, keys and values, and the attention's result."""
+
+    query: Sum
+    key: Sum
+    value: Sum
+    result: Sum
+
+
+def _ends(around: _Around, later: Collection[Node]) -> _Ends | None:
+    """What the matmuls behind an attention give; None if they are not these four, of one attention.
+
+    Args:
+        later: what is made of the gradient of the weights.
+    """
+    found: dict[tuple[bool, bool], list[Sum]] = {}
+    for end in around.ends:
+        found.setdefault((end.weights in later, end.by_keys), []).append(end)
+    if len(found) != 4 or any(len(same) != 1 for same in found.values()):
+        return None
+    ends = _Ends(*(found[kind][0] for kind in ((True, False), (True, True), (False, True), (False, False))))
+    of_one_weight = ends.query.weights is ends.key.weights and ends.value.weights is ends.result.weights
+    rows = ((ends.query, around.scores.keys), (ends.key, around.scores.queries), (ends.value, around.weights.queries),
+            (ends.result, around.weights.keys))
+    return ends if of_one_weight and all(_alike(end.rows, other) for end, other in rows) else None
+
+
+def _only_row_sum(nodes: Sequence[Node]) -> Node | None:
+    """The only reduction of these, if it is a sum."""
+    reductions = [n for n in nodes if n.category is Category.REDUCTION]
+    return reductions[0] if len(reductions) == 1 and reductions[0].kind is OpKind.SUM else None
 
 
 def _made_of(start: Node, inside: Sequence[Node]) -> set[Node]:

@@ -188,50 +188,85 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         if part.estimate(1 << i) is None:
             raise ScheduleError(f"no kernel family and no library takes {node.kind.value} on {node.type}", node.loc)
     part.calibrate(options.singles)
-    masks = candidates(part, options.growth)
-    if options.rounds and len(masks) <= FEW:
-        masks = _confirmed(part, masks, options.growth)
-    edges = tuple(part.edges)
-
-    def solve(exact_only: bool) -> tuple[Choice, Choice]:
-        gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
-        problem = Selection(_sets(masks), tuple(gains), len(part.nodes), edges)
-        greedy = solve_greedily(problem)
-        if options.solver == "greedy":
-            return greedy, greedy
-        problem = replace(problem, least_saved=problem.saved(greedy.chosen))
-        return ilp_solver.improve(problem, greedy, options.seconds), greedy
-
-    choice, greedy = solve(exact_only=False)
-    unsure: list[int] = []
-    spoilt: list[int] = []  # sets that are no kernels, nor are those that hold them
-    known = 0.0  # gain of the best choice whose times are all exact
-    for _ in range(options.rounds):
-        kernels = {mask for one in (choice, greedy) for mask in _kernels(part, masks, one)}
-        unsure = [mask for mask in kernels if not part.is_exact(mask)]
-        if not unsure or (part.nodes_timed > LONG and choice.objective <= known * (1 + CLOSE)):
-            break
-        if part.nodes_timed > options.nodes_timed and known:
-            break
-        part.confirm(unsure)
-        refused = [mask for mask in unsure if part.exact(mask) is None]
-        if refused:
-            spoilt += [_lowest_spoilt(part, masks, mask) for mask in refused]
-            grown = dict.fromkeys([*masks, *candidates(part, options.growth)])
-            masks = [mask for mask in grown if all(mask & core != core for core in spoilt)]
-        else:
-            known = max(known, *(sum(part.gain(masks[j]) or 0.0 for j in one.chosen) for one in (choice, greedy)))
-        choice, greedy = solve(exact_only=False)
-    if options.rounds and unsure and not known and len(masks) <= EXHAUSTIVE:
-        for mask in masks:
-            part.exact(mask)
-        choice, greedy = solve(exact_only=False)
-    if options.rounds and not all(part.is_exact(masks[j]) for j in choice.chosen):
-        bound = choice.bound
-        choice, greedy = solve(exact_only=True)
-        choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
-    plan = _covering(part, choice, greedy, _sets(masks), options)
+    choosing = _Choosing(part, options)
+    choosing.time_what_is_chosen()
+    if options.rounds:
+        choosing.settle()
+    plan = _covering(part, choosing.choice, choosing.greedy, _sets(choosing.masks), options)
     return plan if options.rounds else _repaired(part, plan, options)
+
+
+class _Choosing:
+    """The choice among the candidates of a part, while ever more of their times are exact.
+
+    Attributes:
+        masks: the candidates.
+        choice, greedy: what the solver, and what the greedy choice, takes of them.
+    """
+
+    choice: Choice
+    greedy: Choice
+
+    def __init__(self, part: Part, options: PlanOptions) -> None:
+        self._part, self._options, self._edges = part, options, tuple(part.edges)
+        self.masks = candidates(part, options.growth)
+        if options.rounds and len(self.masks) <= FEW:
+            self.masks = _confirmed(part, self.masks, options.growth)
+        self._unsure: list[int] = []  # chosen by estimates
+        self._spoilt: list[int] = []  # sets that are no kernels, nor are those that hold them
+        self._known = 0.0  # gain of the best choice whose times are all exact
+        self._solve()
+
+    def time_what_is_chosen(self) -> None:
+        """Times the chosen patterns exactly and chooses again, until nothing chosen is estimated or rounds are over."""
+        part = self._part
+        for _ in range(self._options.rounds):
+            kernels = {mask for one in (self.choice, self.greedy) for mask in _kernels(part, self.masks, one)}
+            self._unsure = [mask for mask in kernels if not part.is_exact(mask)]
+            if not self._unsure or self._is_close or (part.nodes_timed > self._options.nodes_timed and self._known):
+                break
+            part.confirm(self._unsure)
+            refused = [mask for mask in self._unsure if part.exact(mask) is None]
+            if refused:
+                self._leave(refused)
+            else:
+                self._known = max(self._known, *(sum(part.gain(self.masks[j]) or 0.0 for j in one.chosen)
+                                                 for one in (self.choice, self.greedy)))
+            self._solve()
+
+    def settle(self) -> None:
+        """Takes the best of what is exact; where nothing is known yet, all candidates are timed if they are few."""
+        part = self._part
+        if self._unsure and not self._known and len(self.masks) <= EXHAUSTIVE:
+            for mask in self.masks:
+                part.exact(mask)
+            self._solve()
+        if not all(part.is_exact(self.masks[j]) for j in self.choice.chosen):
+            bound = self.choice.bound
+            self._solve(exact_only=True)
+            status = "feasible" if self.choice.status == "optimal" else self.choice.status
+            self.choice = replace(self.choice, status=status, bound=bound)
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether more rounds are not worth what they take."""
+        return self._part.nodes_timed > LONG and self.choice.objective <= self._known * (1 + CLOSE)
+
+    def _leave(self, refused: Sequence[int]) -> None:
+        """Leaves out sets that hold what no kernel is, and grows others."""
+        part = self._part
+        self._spoilt += [_lowest_spoilt(part, self.masks, mask) for mask in refused]
+        grown = dict.fromkeys([*self.masks, *candidates(part, self._options.growth)])
+        self.masks = [mask for mask in grown if all(mask & core != core for core in self._spoilt)]
+
+    def _solve(self, exact_only: bool = False) -> None:
+        part, options = self._part, self._options
+        gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in self.masks]
+        problem = Selection(_sets(self.masks), tuple(gains), len(part.nodes), self._edges)
+        self.choice = self.greedy = solve_greedily(problem)
+        if options.solver != "greedy":
+            problem = replace(problem, least_saved=problem.saved(self.greedy.chosen))
+            self.choice = ilp_solver.improve(problem, self.greedy, options.seconds)
 
 
 def _repaired(part: Part, plan: PartPlan, options: PlanOptions) -> PartPlan:

@@ -14,7 +14,7 @@ MUTANTS = (
            "    functions = set[str]()\n",
            ("tests/graph/shapes/test_branch_sizes.py",)),
     Mutant("a fallback reads sizes where the rewrite does", "tf_stitch/graph/fallback/fallback_subgraph.py",
-           "            given_sizes.restore(node, at_hand)\n",
+           "            self._given_sizes.restore(node, self._has)\n",
            "            pass\n",
            ("tests/graph/shapes/test_argument_sizes.py::test_a_fallback_reads_sizes_where_the_program_does",)),
 )
