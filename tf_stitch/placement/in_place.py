@@ -122,11 +122,7 @@ def reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:
     Args:
         copied: values that are read after all kernels.
     """
-    readers: dict[Node, list[int]] = {}
-    for i, kernel in enumerate(plan.kernels):
-        for node, mode in kernel.arguments:
-            if mode is k.Mode.READ and node in plan.writer and node not in plan.place:
-                readers.setdefault(node, []).append(i)
+    readers = _readers_in_arena(plan)
     taken = set(copied)
     for i, kernel in enumerate(plan.kernels):
         for value in [node for node, mode in kernel.arguments if mode is k.Mode.WRITE]:
@@ -138,6 +134,16 @@ def reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:
                         and _write_over(plan, i, value, operand):
                     taken.add(operand)
                     break
+
+
+def _readers_in_arena(plan: BufferPlan) -> dict[Node, list[int]]:
+    """The kernels that read each value of the arena."""
+    readers: dict[Node, list[int]] = {}
+    for i, kernel in enumerate(plan.kernels):
+        for node, mode in kernel.arguments:
+            if mode is k.Mode.READ and node in plan.writer and node not in plan.place:
+                readers.setdefault(node, []).append(i)
+    return readers
 
 
 def _write_over(plan: BufferPlan, i: int, value: Node, operand: Node) -> bool:

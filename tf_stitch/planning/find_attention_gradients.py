@@ -110,14 +110,20 @@ def _around(matmul: Node, users: Users, wanted: Collection[Node]) -> _Around | N
         inside = _inside(weights, set(factors), users, wanted)
         if inside is None or 1 in matmul.type.dims[-2:] or 1 in scores.matmul.type.dims[-2:]:
             continue
-        between = set(inside)
-        uses = dict.fromkeys((user, j) for n in inside for user in users[n] if user.kind is OpKind.DOT
-                             and user not in between for j, o in enumerate(user.operands) if o is n)
-        ends = [_sum_of(user, j) for user, j in uses]
-        found = [e for e in ends if e is not None]
-        if len(found) == len(ends) and all(_keys_last(e.weights) for e in found):
-            return _Around(inside, scores, other, end, tuple(found))
+        ends = _sums_behind(inside, users)
+        if ends is not None:
+            return _Around(inside, scores, other, end, ends)
     return None
+
+
+def _sums_behind(inside: Sequence[Node], users: Users) -> tuple[Sum, ...] | None:
+    """The matmuls that read what is inside, as sums over keys or queries; None if one is none."""
+    between = set(inside)
+    uses = dict.fromkeys((user, j) for n in inside for user in users[n] if user.kind is OpKind.DOT
+                         and user not in between for j, o in enumerate(user.operands) if o is n)
+    ends = [_sum_of(user, j) for user, j in uses]
+    found = tuple(e for e in ends if e is not None)
+    return found if len(found) == len(ends) and all(_keys_last(e.weights) for e in found) else None
 
 
 def _factors_of(node: Node) -> dict[Node, bool] | None:

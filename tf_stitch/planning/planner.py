@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.levels import find_levels
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.libraries.call import Library
@@ -118,31 +118,8 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     levels = find_levels(nodes, partial(needs_library, libraries=libraries), wanted)
     parts = decompose(work, needs, facts.free, levels, libraries)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
-    wishes_of = _wishes_by_part(parts, wishes)
-    structures: list[Key | None] = []  # None: a matmul, which is a call by itself
-    distinct: dict[Key, Part] = {}
-    for number, positions in enumerate(parts):
-        if needs_library(work[positions[0]], libraries):
-            structures.append(None)
-            continue
-        members = [work[p] for p in positions]
-        edges = inner_edges(positions, needs, wishes_of.get(number, ()))
-        key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
-               tuple(edges))
-        structures.append(key)
-        if key not in distinct:
-            distinct[key] = Part(members, edges, facts, times)
-    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
-        options = options.in_fast_mode()
-    plans = dict(_plan_parts(distinct, options))
-    reports: list[SolverReport] = []
-    for positions, structure in zip(parts, structures, strict=True):
-        if structure is None:
-            groups.append(tuple(positions))
-            continue
-        found, report = plans[structure]
-        groups += [tuple(positions[i] for i in group) for group in found]
-        reports.append(report)
+    found, reports = _plan_parts(parts, work, needs, wishes, facts, times, options)
+    groups += found
     epilogues = Epilogues(work, needs, groups, facts, times)
     groups = epilogues.choose()
     stitched = MatmulChoice(work, needs, groups, facts, times, options.matmuls)
@@ -155,7 +132,46 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     return StitchPlan(graph, patterns, total, facts.free, libraries)
 
 
-def _plan_parts(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:
+def _plan_parts(parts: Sequence[Sequence[int]], work: Sequence[Node], needs: Sequence[Sequence[int]],
+                wishes: Sequence[Edge], facts: RegionFacts, times: PatternTimes, options: PlanOptions
+                ) -> tuple[list[tuple[int, ...]], list[SolverReport]]:
+    """Groups of places, and how they were found; parts of equal structure are planned once.
+
+    Args:
+        parts: places in `work`.
+        needs: for each place, those that have to come before it.
+        wishes: which places should come in this order.
+    """
+    wishes_of = _wishes_by_part(parts, wishes)
+    structures: list[Key | None] = []  # None: a matmul, which is a call alone
+    distinct: dict[Key, Part] = {}
+    for number, positions in enumerate(parts):
+        if needs_library(work[positions[0]], facts.libraries):
+            structures.append(None)
+            continue
+        members = [work[p] for p in positions]
+        inner = inner_edges(positions, needs, wishes_of.get(number, ()))
+        key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
+               tuple(inner))
+        structures.append(key)
+        if key not in distinct:
+            distinct[key] = Part(members, inner, facts, times)
+    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
+        options = options.in_fast_mode()
+    plans = dict(_plan_distinct(distinct, options))
+    groups: list[tuple[int, ...]] = []
+    reports: list[SolverReport] = []
+    for positions, structure in zip(parts, structures, strict=True):
+        if structure is None:
+            groups.append(tuple(positions))
+            continue
+        found, report = plans[structure]
+        groups += [tuple(positions[i] for i in group) for group in found]
+        reports.append(report)
+    return groups, reports
+
+
+def _plan_distinct(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:
     """Plans of parts, those of the fewest nodes first: most parts are looked at with care."""
     left = options.nodes_timed
     for key, part in sorted(parts.items(), key=lambda item: len(item[1].nodes)):

@@ -86,6 +86,19 @@ class _Decision:
 
     def branches(self) -> Branches:
         """What is decided."""
+        sizes = self._decide()
+        fit = self._fit()
+        sides = {name: tuple((p, port == "1") for p, port in _sides(context) if p in fit)
+                 for name, context in self._contexts.items()}
+        gone = {f"{BRANCH}{p}" for p in fit}
+        around = {name: frozenset((key, port) for key, port in context if key not in gone)
+                  for name, context in self._contexts.items()}
+        return Branches(self._stay, {p: sizes[p] for p in fit}, self._members,
+                        {name: found for name, found in sides.items() if found}, around,
+                        {name: merge for name, merge in self._merges.items() if merge[0] in fit}, self._values)
+
+    def _decide(self) -> dict[str, int]:
+        """Finds why branches stay; of the others, bytes that are updated or chosen for nothing."""
         for predicate, why in self._of_switches():
             self._stay.setdefault(predicate, why)
         for predicate, why in self._of_merges():
@@ -104,15 +117,7 @@ class _Decision:
                 self._stay.setdefault(predicate, f"{update} updates a variable in no order with {other}")
         while found := {p: apart for p in self._fit() if (apart := self._why_not_apart(p)) is not None}:
             self._stay |= found
-        fit = self._fit()
-        sides = {name: tuple((p, port == "1") for p, port in _sides(context) if p in fit)
-                 for name, context in self._contexts.items()}
-        gone = {f"{BRANCH}{p}" for p in fit}
-        around = {name: frozenset((key, port) for key, port in context if key not in gone)
-                  for name, context in self._contexts.items()}
-        return Branches(self._stay, {p: sizes[p] for p in fit}, self._members,
-                        {name: found for name, found in sides.items() if found}, around,
-                        {name: merge for name, merge in self._merges.items() if merge[0] in fit}, self._values)
+        return sizes
 
     def _fit(self) -> list[str]:
         return [predicate for predicate in self._members if predicate not in self._stay]

@@ -112,28 +112,38 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
             node.attr.clear()
     axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
     for node in partitions:
-        for number in range(node.attr["num_partitions"].i):
-            part = _part(node.name, number)
-            numbers = _given(graph, f"{part}/tfs_given", tf.int32.as_datatype_enum)
-            known = _add(graph, f"{part}/tfs_rows", "EnsureShape", [numbers], T=tf.int32)
-            graph.node[-1].attr["shape"].shape.dim.add(size=-1)
-            _add(graph, part, "GatherV2", [data[node.name], known, axis], Tparams=node.attr["T"].type,
-                 Tindices=tf.int32, Taxis=tf.int32)  # fmt: skip
+        _add_rows(graph, node, data[node.name], axis)
     for entrance in entrances:
-        dtype, dims = types_of(entrance.name)[0]
-        parts = [_part(entrance.name, index) for index in range(len(types_of(entrance.name)))]
-        if dims is None:
-            for part in parts:
-                _given(graph, part, dtype)
-            continue
-        ends = {value: _constant(graph, f"{entrance.name}/tfs_{value}", np.full(len(dims), value, np.int32))
-                for value in (-1, 1)}  # fmt: skip
-        pads = _constant(graph, f"{entrance.name}/tfs_pads", np.ones((len(dims), 2), np.int32))
-        padded = _add(graph, f"{entrance.name}/tfs_padded", "Pad", [data[entrance.name], pads], T=dtype,
-                      Tpaddings=tf.int32)  # fmt: skip
-        for part in parts:
-            _add(graph, part, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
+        _add_slices(graph, entrance, data[entrance.name], types_of(entrance.name))
     return graph
+
+
+def _add_rows(graph: GraphDef, partition: NodeDef, data: str, axis: str) -> None:
+    """Each output of a partition: some rows of its input."""
+    for number in range(partition.attr["num_partitions"].i):
+        part = _part(partition.name, number)
+        numbers = _given(graph, f"{part}/tfs_given", tf.int32.as_datatype_enum)
+        known = _add(graph, f"{part}/tfs_rows", "EnsureShape", [numbers], T=tf.int32)
+        graph.node[-1].attr["shape"].shape.dim.add(size=-1)
+        _add(graph, part, "GatherV2", [data, known, axis], Tparams=partition.attr["T"].type, Tindices=tf.int32,
+             Taxis=tf.int32)  # fmt: skip
+
+
+def _add_slices(graph: GraphDef, entrance: NodeDef, data: str, types: Types) -> None:
+    """Each output of an entrance: a slice of its padded input, or of an input of unknown rank something from
+    outside."""
+    dtype, dims = types[0]
+    parts = [_part(entrance.name, index) for index in range(len(types))]
+    if dims is None:
+        for part in parts:
+            _given(graph, part, dtype)
+        return
+    ends = {value: _constant(graph, f"{entrance.name}/tfs_{value}", np.full(len(dims), value, np.int32))
+            for value in (-1, 1)}  # fmt: skip
+    pads = _constant(graph, f"{entrance.name}/tfs_pads", np.ones((len(dims), 2), np.int32))
+    padded = _add(graph, f"{entrance.name}/tfs_padded", "Pad", [data, pads], T=dtype, Tpaddings=tf.int32)
+    for part in parts:
+        _add(graph, part, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
 
 
 def _part(entrance: str, index: int) -> str:
@@ -212,35 +222,50 @@ def _named(nodes: Mapping[str, NodeDef], entrances: Sequence[NodeDef], inferred:
 
     Only names that have none yet get one: two names that a branch takes for one stay two outside of it.
     """
-    names: dict[int, int] = {}
+    names = _Names(nodes, inferred)
+    merges = [node for node in nodes.values() if node.op in MERGES]
+    while sum(names.hand_on(node) for node in (*entrances, *merges)):  # all of them, each time
+        pass
+    return {name: [(dtype, shape and tuple(map(names.of, shape))) for dtype, shape in types]
+            for name, types in inferred.items()}  # fmt: skip
 
-    def named(dim: int) -> int:
-        while dim in names:
-            dim = names[dim]
+
+class _Names:
+    """Which names of sizes are others."""
+
+    def __init__(self, nodes: Mapping[str, NodeDef], inferred: Mapping[str, Types]) -> None:
+        self._nodes, self._inferred = nodes, inferred
+        self._names: dict[int, int] = {}
+
+    def of(self, dim: int) -> int:
+        """What a size is called."""
+        while dim in self._names:
+            dim = self._names[dim]
         return dim
 
-    def dims(tensor: str) -> tuple[int, ...]:
-        name, _, index = canonical_tensor(tensor).rpartition(":")
-        types = inferred.get(name, [])
-        return (types[int(index)][1] or ()) if int(index) < len(types) else ()
+    def hand_on(self, node: NodeDef) -> bool:
+        """Gives the sizes of an entrance or a Merge the names that its inputs have; whether one is new."""
+        inputs = [i for i in node.input if not i.startswith("^")][:None if node.op in MERGES else 1]
+        back = [self._dims(i) for i in inputs if _op(self._nodes, i) in NEXT_ITERATIONS]
+        shapes = [self._dims(i) for i in inputs if _op(self._nodes, i) not in NEXT_ITERATIONS]
+        before = len(self._names)
+        for _, shape in self._inferred.get(node.name, []):
+            for axis, dim in enumerate(shape or ()):
+                theirs, again = self._at(axis, shapes), self._at(axis, back) - {dim}  # a trip keeps it
+                name = theirs.pop()
+                is_free = dim < -1 and dim not in self._names
+                if is_free and name < -1 and name != dim and not theirs and again <= {name}:
+                    self._names[dim] = name
+        return len(self._names) > before
 
-    merges = [node for node in nodes.values() if node.op in MERGES]
-    changed = True
-    while changed:
-        changed = False
-        for node in (*entrances, *merges):
-            inputs = [i for i in node.input if not i.startswith("^")][:None if node.op in MERGES else 1]
-            back = [dims(i) for i in inputs if _op(nodes, i) in NEXT_ITERATIONS]
-            shapes = [dims(i) for i in inputs if _op(nodes, i) not in NEXT_ITERATIONS]
-            for _, shape in inferred.get(node.name, []):
-                for axis, dim in enumerate(shape or ()):
-                    theirs = {named(s[axis]) if axis < len(s) else -1 for s in shapes}
-                    again = {named(s[axis]) if axis < len(s) else -1 for s in back} - {dim}  # a trip keeps it
-                    name = theirs.pop()
-                    if dim < -1 and dim not in names and name < -1 and name != dim and not theirs and again <= {name}:
-                        names[dim], changed = name, True
-    return {name: [(dtype, shape and tuple(map(named, shape))) for dtype, shape in types]
-            for name, types in inferred.items()}  # fmt: skip
+    def _at(self, axis: int, shapes: Sequence[tuple[int, ...]]) -> set[int]:
+        """Names of an axis; -1 where a shape has none."""
+        return {self.of(shape[axis]) if axis < len(shape) else -1 for shape in shapes}
+
+    def _dims(self, tensor: str) -> tuple[int, ...]:
+        name, _, index = canonical_tensor(tensor).rpartition(":")
+        types = self._inferred.get(name, [])
+        return (types[int(index)][1] or ()) if int(index) < len(types) else ()
 
 
 def _op(nodes: Mapping[str, NodeDef], tensor: str) -> str:
