@@ -72,8 +72,8 @@ def _pytest(suite: Path, files: Sequence[str], mode: str, outcomes: Path, log: P
     if mode != "plain" and "TF_STITCH_CACHE" in os.environ:
         environ["TF_STITCH_CACHE"] = os.environ["TF_STITCH_CACHE"]
     start_with = ["-m", "tools.forced_forms", mode] if mode in FORMS else []
-    command = [sys.executable, *start_with, "-m", "pytest", "-q", "-p", "tools.other_tests.recorder", "-p", "no:cacheprovider",
-               f"--outcomes={outcomes}", f"--timeout={seconds:g}", "--timeout-method=thread",
+    command = [sys.executable, *start_with, "-m", "pytest", "-q", "-p", "tools.other_tests.recorder",
+               "-p", "no:cacheprovider", f"--outcomes={outcomes}", f"--timeout={seconds:g}", "--timeout-method=thread",
                "--continue-on-collection-errors", *options, *files]  # fmt: skip
     with log.open("wb") as out:
         return subprocess.run(command, cwd=suite, env=environ, stdout=out, stderr=out, check=False).returncode
