@@ -5,14 +5,14 @@ matmul in a branch that is not taken, or in a loop of no trips, then says what t
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
 those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
-So does each size of a result of an op whose names are not believed (`doubted_sizes`); that op says nothing of its
-operands.
+So does each size of a result of an op whose names are not believed (`doubted_sizes`): numbers alone pass into it and
+out of it, so that what meets one of its results says nothing of another, nor of its operands.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
         parted = [node for node in partitions if _has_rows(node, types_of)]
-        unsure = [node for node in doubted if _has_unknown_sizes(node, types_of)]
+        unsure = doubted if any(_may_be_wrong(node, types_of) for node in doubted) else []
         if not cut and not parted and not unsure:
             return {}
         nodes = {node.name: node for node in graph_def.node}
@@ -81,15 +81,26 @@ def _has_rows(partition: NodeDef, types_of: TypesOf) -> bool:
     return rows is not None and numbers is not None and len(numbers) == 1
 
 
-def _has_unknown_sizes(node: NodeDef, types_of: TypesOf) -> bool:
-    return any(dims is None or any(dim < 0 for dim in dims) for _, dims in types_of(node.name))
+def _may_be_wrong(node: NodeDef, types_of: TypesOf) -> bool:
+    """Whether a doubted node may have names: a size of a result that it does not compute from numbers. What looks like
+    one may be a number that its name met elsewhere."""
+    sizes = [*(dims for _, _, dims in _operands(node, types_of)), *(dims for _, dims in types_of(node.name))]
+    return any(dims is None or any(dim < 0 for dim in dims) for dims in sizes)
+
+
+def _operands(node: NodeDef, types_of: TypesOf) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
+    """(place among the inputs, DataType, dimensions) of each tensor that a node reads and that has a type."""
+    for place, text in enumerate(node.input):
+        name, _, index = canonical_tensor(text).rpartition(":")
+        if not text.startswith("^") and int(index) < len(types := types_of(name)):
+            yield place, *types[int(index)]
 
 
 def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef],
                doubted: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
     """Each output of an entrance is a slice of its padded input, of a partition rows of its input, and of a doubted
-    node something from outside, by the name of `_part`: for inference alone. Of that nothing is known where the rank
-    is not."""
+    node a slice of its padded output, by the name of `_part`: for inference alone. Of that nothing is known where the
+    rank is not."""
     graph, data = GraphDef(), dict[str, str]()
     cut = {node.name for node in (*entrances, *partitions, *doubted)}
     graph.CopyFrom(graph_def)
@@ -102,19 +113,22 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
             _say_shape(graph, node)
         if node.name in cut:
             data[node.name] = node.input[0]
+    copies = {node.name: node for node in graph.node}
     for node in doubted:
+        for place, dtype, dims in _operands(node, types_of):
+            if copies[producer_of(node.input[place])].op != "Const" and dims != () and dtype not in _HANDLES:
+                operand = f"{node.name}/tfs_operand{place}"
+                _numbers_of(graph, operand, copies[node.name].input[place], dtype, dims)
+                copies[node.name].input[place] = operand
         for number, (dtype, dims) in enumerate(types_of(node.name)):
-            _known_sizes(graph, _part(node.name, number), dtype, dims)
-    unheard = {node.name for node in doubted}
-    for node in graph.node:
-        if node.name in unheard:
-            node.op, node.input[:] = "NoOp", [edge for edge in node.input if edge.startswith("^")]
-            node.attr.clear()
+            _numbers_of(graph, _part(node.name, number), f"{node.name}:{number}", dtype, dims)
     axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
     for node in partitions:
         _add_rows(graph, node, data[node.name], axis)
     for entrance in entrances:
-        _add_slices(graph, entrance, data[entrance.name], types_of(entrance.name))
+        dtype, dims = types_of(entrance.name)[0]
+        for number in range(len(types_of(entrance.name))):
+            _numbers_of(graph, _part(entrance.name, number), data[entrance.name], dtype, dims)
     return graph
 
 
@@ -127,23 +141,6 @@ def _add_rows(graph: GraphDef, partition: NodeDef, data: str, axis: str) -> None
         graph.node[-1].attr["shape"].shape.dim.add(size=-1)
         _add(graph, part, "GatherV2", [data, known, axis], Tparams=partition.attr["T"].type, Tindices=tf.int32,
              Taxis=tf.int32)  # fmt: skip
-
-
-def _add_slices(graph: GraphDef, entrance: NodeDef, data: str, types: Types) -> None:
-    """Each output of an entrance: a slice of its padded input, or of an input of unknown rank something from
-    outside."""
-    dtype, dims = types[0]
-    parts = [_part(entrance.name, index) for index in range(len(types))]
-    if dims is None:
-        for part in parts:
-            _given(graph, part, dtype)
-        return
-    ends = {value: _constant(graph, f"{entrance.name}/tfs_{value}", np.full(len(dims), value, np.int32))
-            for value in (-1, 1)}  # fmt: skip
-    pads = _constant(graph, f"{entrance.name}/tfs_pads", np.ones((len(dims), 2), np.int32))
-    padded = _add(graph, f"{entrance.name}/tfs_padded", "Pad", [data, pads], T=dtype, Tpaddings=tf.int32)
-    for part in parts:
-        _add(graph, part, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
 
 
 def _part(entrance: str, index: int) -> str:
@@ -169,16 +166,19 @@ def _given(graph: GraphDef, name: str, dtype: int) -> str:
     return name
 
 
-def _known_sizes(graph: GraphDef, name: str, dtype: int, dims: Sequence[int] | None) -> None:
-    """A node of which the numbers among `dims` are known, and no names."""
+def _numbers_of(graph: GraphDef, name: str, tensor: str, dtype: int, dims: Sequence[int] | None) -> None:
+    """Adds a node with the numbers among a tensor's sizes, and none of their names.
+
+    Args:
+        dims: the tensor's, of which the rank alone counts; None has nothing known.
+    """
     if dims is None or dtype in _HANDLES:
         _given(graph, name, dtype)
         return
-    given = _given(graph, f"{name}/tfs_given", dtype)
-    _add(graph, name, "EnsureShape", [given], T=dtype)
-    graph.node[-1].attr["shape"].shape.SetInParent()
-    for dim in dims:
-        graph.node[-1].attr["shape"].shape.dim.add(size=max(dim, -1))
+    ends = {value: _constant(graph, f"{name}/tfs_{value}", np.full(len(dims), value, np.int32)) for value in (-1, 1)}
+    pads = _constant(graph, f"{name}/tfs_pads", np.ones((len(dims), 2), np.int32))
+    padded = _add(graph, f"{name}/tfs_padded", "Pad", [tensor, pads], T=dtype, Tpaddings=tf.int32)
+    _add(graph, name, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
 
 
 def _say_shape(graph: GraphDef, node: NodeDef) -> None:
