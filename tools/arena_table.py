@@ -6,7 +6,7 @@ with no GPU.
     python -m tools.arena_table --device=cpu                     as a CPU plans them
     python -m tools.arena_table --names=encoder_train --holders=10
 
-Columns: MiB of the arena, of what is alive at one time, of the bound; kernels and rounds; seconds to plan. `--holders`
+Columns: MiB of the arena, of what is alive at one time, of the bound; kernels and levels; seconds to plan. `--holders`
 lists the values that are there when most are.
 """
 
@@ -25,7 +25,7 @@ from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs
-from tf_stitch.runtime.memory_profile import memory_profile
+from tf_stitch.placement.memory_profile import memory_profile
 
 MIB = 1 << 20
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "planning" / "graphs" / "zoo"
@@ -58,7 +58,7 @@ def keys_of(graph: TensorGraph) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def main(_: Sequence[str]) -> None:
-    print("region                     arena    alive    least  kernels rounds  seconds")
+    print("region                     arena    alive    least  kernels levels  seconds")
     device = {"h200": H200, "cpu": CPU}[_DEVICE.value]
     for name, graph in regions():
         if _NAMES.value and name not in _NAMES.value:
@@ -70,10 +70,10 @@ def main(_: Sequence[str]) -> None:
             continue
         profile = memory_profile(plan)
         print(f"{name:24} {sum(plan.arena) / MIB:8.2f} {plan.live_bytes / MIB:8.2f} {profile.least_bytes / MIB:8.2f} "
-              f"{len(plan.kernels):8} {len(set(plan.rounds)):6} {seconds:8.1f}", flush=True)
+              f"{len(plan.kernels):8} {len(set(plan.levels)):6} {seconds:8.1f}", flush=True)
         for node, nbytes in profile.holders[:_HOLDERS.value]:
             life = plan.lives[node]
-            print(f"    {nbytes / MIB:8.2f} MiB, rounds {life.first} to {life.last}: {node}")
+            print(f"    {nbytes / MIB:8.2f} MiB, levels {life.first} to {life.last}: {node}")
 
 
 if __name__ == "__main__":

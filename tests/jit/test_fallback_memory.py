@@ -22,9 +22,9 @@ from tf_stitch.jit.fallback_memory import NEGLIGIBLE, FallbackMemory, fallback_b
 from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.native.bindings import DeviceMemory
+from tf_stitch.placement.executable import Executable
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.report import Report
-from tf_stitch.runtime.executable import Executable
 
 MIB = 1 << 20
 ROWS = 64 * MIB // 64 // 4

@@ -13,7 +13,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_kinds import NO_MEMORY, Category, OpKind
 from tf_stitch.jit.build_key import Key
 from tf_stitch.native.bindings import DeviceMemory
-from tf_stitch.runtime.executable import Executable
+from tf_stitch.placement.executable import Executable
 
 NEGLIGIBLE = 64 << 20
 """Bytes that TensorFlow's own ops may take beyond the kernels': small steps need not wait for theirs."""

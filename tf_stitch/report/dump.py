@@ -25,8 +25,6 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.pattern_kind import kind_of
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import NodeEntry
-from tf_stitch.runtime.buffer_plan import BufferPlan
-from tf_stitch.runtime.memory_profile import memory_profile
 from tf_stitch.schedule.composition import compositions
 from tf_stitch.shared_folder import opened
 from tf_stitch.targets.registry import target_of
@@ -114,7 +112,7 @@ class RegionDump:
         self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
             f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
             for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
-        self._dump.write(f"{self._stem}.memory.txt", _memory_text(compiled.buffers))
+        self._dump.write(f"{self._stem}.memory.txt", _memory_text(compiled))
         self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
 
 
@@ -123,9 +121,9 @@ def _argument(node: Node, mode: Mode) -> str:
     return f"{mode.value} {node.kind.value} {node.type} ({node.loc})"
 
 
-def _memory_text(buffers: BufferPlan) -> str:
+def _memory_text(compiled: CompiledRegion) -> str:
     """The arena over time, and each of its values with its life."""
-    profile = memory_profile(buffers)
+    buffers, profile = compiled.buffers, compiled.memory
     lines = [f"arena {sum(buffers.arena)} bytes, alive at most {buffers.live_bytes}, in any order of the kernels at "
              f"least {profile.least_bytes}",
              f"alive at each time: {' '.join(map(str, profile.alive))}"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tools.mutants.mutant import Mutant
 
 FALLBACK = "tests/jit/test_fallback_memory.py"
-BOUND = "tests/runtime/test_memory_bound.py"
-PROFILE = "tests/runtime/test_memory_profile.py"
-ORDER = "tests/runtime/test_memory_order.py"
+BOUND = "tests/placement/test_memory_bound.py"
+PROFILE = "tests/placement/test_memory_profile.py"
+ORDER = "tests/placement/test_memory_order.py"
 KEPT = "tests/native/test_kept_memory.py"
 
 MUTANTS = (
@@ -39,35 +39,35 @@ MUTANTS = (
            "                wait_long(future)\n",
            "                budget.wait(future)\n",
            (FALLBACK,)),
-    Mutant("a bound counts what is written beside a step", "tf_stitch/runtime/memory_bound.py",
+    Mutant("a bound counts what is written beside a step", "tf_stitch/placement/memory_bound.py",
            "after[first] & until[value]",
            "until[value]",
            (BOUND,)),
-    Mutant("a bound counts what is read beside a step", "tf_stitch/runtime/memory_bound.py",
+    Mutant("a bound counts what is read beside a step", "tf_stitch/placement/memory_bound.py",
            "after[first] & until[value]",
            "after[first]",
            (BOUND,)),
-    Mutant("what groups of a kernel hand to each other is alive throughout", "tf_stitch/runtime/memory_profile.py",
+    Mutant("what groups of a kernel hand to each other is alive throughout", "tf_stitch/placement/memory_profile.py",
            "own = [p.name not in names or p.name in touched for p in kernel.program.parameters]",
            "own = [True for _ in kernel.program.parameters]",
            (PROFILE,)),
-    Mutant("a value before it at its place is waited for", "tf_stitch/runtime/memory_profile.py",
+    Mutant("a value before it at its place is waited for", "tf_stitch/placement/memory_profile.py",
            "Touch(memory if memory in plan.lives else plan.argument(node, mode), mode is Mode.WRITE)",
            "Touch(plan.argument(node, mode), mode is Mode.WRITE)",
            (PROFILE,)),
-    Mutant("what is copied after all kernels may go before", "tf_stitch/runtime/memory_order.py",
+    Mutant("what is copied after all kernels may go before", "tf_stitch/placement/memory_order.py",
            "len(own) + (memory in kept)",
            "len(own)",
            (ORDER,)),
-    Mutant("steps change places that touch one memory", "tf_stitch/runtime/memory_order.py",
+    Mutant("steps change places that touch one memory", "tf_stitch/placement/memory_order.py",
            "    open_ = [len(earlier) for earlier in waits]\n",
            "    open_ = [min(1, len(earlier)) for earlier in waits]\n",
            (ORDER,)),
-    Mutant("what saves nothing is ordered", "tf_stitch/runtime/memory_order.py",
+    Mutant("what saves nothing is ordered", "tf_stitch/placement/memory_order.py",
            "return best if before - after >= max(least, LEAST_SHARE * before) else now",
            "return best",
            (ORDER,)),
-    Mutant("large kernels run side by side in another order, too", "tf_stitch/runtime/memory_order.py",
+    Mutant("large kernels run side by side in another order, too", "tf_stitch/placement/memory_order.py",
            "dict(zip(large[1:], large, strict=False))",
            "{}",
            (ORDER,)),
