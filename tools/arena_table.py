@@ -3,6 +3,7 @@ with no GPU.
 
     python -m tools.arena_table                                  regions of the zoo's models and of the scripts' steps
     python -m tools.arena_table --graphs=DIR --least_mib=0       texts that TF_STITCH_DUMP_DIR wrote
+    python -m tools.arena_table --given                          in the order of their plans
     python -m tools.arena_table --device=cpu                     as a CPU plans them
     python -m tools.arena_table --names=encoder_train --holders=10
 
@@ -25,6 +26,7 @@ from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs
+from tf_stitch.placement import memory_order
 from tf_stitch.placement.memory_profile import memory_profile
 
 MIB = 1 << 20
@@ -35,6 +37,7 @@ _NAMES = flags.DEFINE_list("names", None, "of the texts; all")
 _GRAPHS = flags.DEFINE_string("graphs", None, "a folder of region_*.graph.0_bound.txt")
 _LEAST = flags.DEFINE_float("least_mib", 0.125, "arenas below this are left out")
 _DEVICE = flags.DEFINE_enum("device", "h200", ["h200", "cpu"], "what plans are for")
+_GIVEN = flags.DEFINE_boolean("given", False, "in the order of the plan, whatever another would save")
 _HOLDERS = flags.DEFINE_integer("holders", 0, "values at the peak that are listed")
 
 
@@ -59,6 +62,8 @@ def keys_of(graph: TensorGraph) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def main(_: Sequence[str]) -> None:
     print("region                     arena    alive    least  kernels levels  seconds")
+    if _GIVEN.value:
+        memory_order.LEAST_SHARE = 2
     device = {"h200": H200, "cpu": CPU}[_DEVICE.value]
     for name, graph in regions():
         if _NAMES.value and name not in _NAMES.value:

@@ -59,7 +59,7 @@ def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool) -> Order
 
 
 def greedy_order(steps: Steps, kept: Collection[Hashable] = ()) -> tuple[int, ...]:
-    """Of the steps that can run the one that leaves least alive comes next; of equal ones the first."""
+    """The order in which, of the steps that can run, the one comes next that leaves least alive; the first of equals."""
     sizes, users = _memories(steps)
     left = Counter({memory: len(own) + (memory in kept) for memory, own in users.items()})
     waits = waits_for(steps)
