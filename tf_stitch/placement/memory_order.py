@@ -59,7 +59,7 @@ def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool) -> Order
 
 
 def greedy_order(steps: Steps, kept: Collection[Hashable] = ()) -> tuple[int, ...]:
-    """The order in which, of the steps that can run, the one comes next that leaves least alive; the first of equals."""
+    """The order in which the step comes next, of those that can run, that leaves least alive; the first of equals."""
     sizes, users = _memories(steps)
     left = Counter({memory: len(own) + (memory in kept) for memory, own in users.items()})
     waits = waits_for(steps)
