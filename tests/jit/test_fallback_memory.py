@@ -18,7 +18,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.build_key import Key
-from tf_stitch.jit.fallback_memory import NEGLIGIBLE, FallbackMemory, fallback_bytes, kernel_bytes
+from tf_stitch.jit.fallback_memory import MOST_ESTIMATES, NEGLIGIBLE, FallbackMemory, fallback_bytes, kernel_bytes
 from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.native.bindings import DeviceMemory
@@ -152,6 +152,22 @@ def test_a_region_that_contradicts_its_shapes_is_its_builds_to_tell() -> None:
     memory = FallbackMemory(bound)
     memory.saw(0, DeviceMemory(0, 1))
     assert memory.own(PLACE) == 0
+
+
+def test_a_size_for_each_word_is_not_worked_out() -> None:
+    bound: list[Key] = []
+
+    def chain_of(number: int, key: Key) -> TensorGraph:
+        bound.append(key)
+        return chain(len(bound))
+
+    memory = FallbackMemory(chain_of)
+    memory.saw(0, DeviceMemory(0, 1))
+    sizes = [memory.own((0, 0, Key(True, ((rows, 64),)))) for rows in range(1, 30)]
+    assert len(bound) == MOST_ESTIMATES
+    assert sizes == sorted(sizes)
+    assert set(sizes[MOST_ESTIMATES:]) == {sizes[MOST_ESTIMATES - 1]}
+    assert memory.own((1, 0, KEY)) == fallback_bytes(chain(MOST_ESTIMATES + 1)), "of another region"
 
 
 def test_outputs_count_with_the_arena() -> None:

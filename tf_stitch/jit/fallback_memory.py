@@ -19,6 +19,9 @@ NEGLIGIBLE = 64 << 20
 """Bytes that TensorFlow's own ops may take beyond the kernels': small steps need not wait for theirs."""
 SHARE = 0.05
 """Of what the settled step takes, by which the first steps may take more."""
+MOST_ESTIMATES = 8
+"""Of a region: an estimate takes some 0.1 s for 2,000 nodes, and a program may have a size for each word it decodes.
+Later sizes count as the largest so far."""
 _OUTSIDE = (OpKind.INPUT, OpKind.VARIABLE, OpKind.ASSIGN)
 _POLL_SECONDS = 0.2
 """See jit/build_budget.py."""
@@ -100,17 +103,23 @@ class FallbackMemory:
             return 0
         known = self._own.get(place)
         if known is None:
-            try:
-                known = fallback_bytes(self._bound(place[0], place[2]))
-            except StitchError:  # the region's build meets it, too, and says it
-                known = 0
-            self._own[place] = known
+            with self._known:
+                others = [own for other, own in self._own.items() if other[:2] == place[:2]]
+            known = max(others) if len(others) >= MOST_ESTIMATES else self._estimate(place)
+            with self._known:
+                self._own[place] = known
         return known
+
+    def _estimate(self, place: Place) -> int:
+        try:
+            return fallback_bytes(self._bound(place[0], place[2]))
+        except StitchError:  # the region's build meets it, too, and says it
+            return 0
 
     def has_to_wait(self, place: Place, build: Future[Any]) -> bool:
         """Whether a call has to wait for its kernels, since the region's own nodes take too much memory meanwhile.
         Returns when that is known: when the kernels are planned, or `build` is done."""
-        if self.own(place) <= NEGLIGIBLE:
+        if build.done() or self.own(place) <= NEGLIGIBLE:
             return False
         build.add_done_callback(lambda _: self._wake())
         with self._known:
