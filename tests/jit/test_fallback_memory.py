@@ -16,6 +16,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.jit import region_registry
 from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.fallback_memory import MOST_ESTIMATES, NEGLIGIBLE, FallbackMemory, fallback_bytes, kernel_bytes
@@ -175,10 +176,15 @@ def test_outputs_count_with_the_arena() -> None:
     assert kernel_bytes(Executable((), (), (x.type, x.type), (), (100, 28), (), None)) == 2 * 1024 + 128
 
 
-@pytest.mark.parametrize(("free", "waits"), [(1 << 40, True), (0, False)], ids=["limited", "unknown"])
+@pytest.mark.parametrize(("free", "patience", "waits"), [
+    (1 << 40, 60.0, True),  # the nodes would fit
+    (1 << 40, 0.01, False),
+    (1, 0.01, True),
+    (0, 60.0, False),  # memory is not limited
+])  # fmt: skip
 def test_a_step_whose_nodes_take_more_than_its_kernels_waits_for_these(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, waits: bool) -> None:
-    """However little the graph's steps may wait; where memory is not limited TensorFlow's ops run meanwhile."""
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, patience: float, waits: bool) -> None:
+    """However little the graph's steps may wait: for some time where the nodes fit, else for as long as it takes."""
     registry = RegionRegistry(StitchConfig(cache_dir=tmp_path), Report(), Dump(None))
     number = registry.register(RegionGraph(chain(8), ("a", "b"), ("x:0",), (), {"b:0": 0}))
     compiled, begun = RegionBuilder._compile, threading.Event()
@@ -188,6 +194,8 @@ def test_a_step_whose_nodes_take_more_than_its_kernels_waits_for_these(
         return compiled(self, *arguments)
 
     monkeypatch.setattr(RegionBuilder, "_compile", slow)
+    monkeypatch.setattr(region_registry, "WAIT_SECONDS", patience)
+    monkeypatch.setattr(FallbackMemory.has_to_wait, "__defaults__", (patience,))
     registry.memory.saw(CPU_ORDINAL, DeviceMemory(0, free))
     budget = BuildBudget(0.01, lambda: None)
     if waits:

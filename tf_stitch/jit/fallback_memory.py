@@ -4,6 +4,7 @@ the region's kernels: so that a program takes the memory of one form of a step, 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -22,11 +23,13 @@ SHARE = 0.05
 MOST_ESTIMATES = 8
 """Of a region: an estimate takes some 0.1 s for 2,000 nodes, and a program may have a size for each word it decodes.
 Later sizes count as the largest so far."""
+WAIT_SECONDS = 60.0
+"""That the steps of a graph wait for kernels, where TensorFlow's own ops would fit but take more memory than these."""
 _OUTSIDE = (OpKind.INPUT, OpKind.VARIABLE, OpKind.ASSIGN)
 _POLL_SECONDS = 0.2
 """See jit/build_budget.py."""
 
-Place = tuple[int, int, Key]
+Build = tuple[int, int, Key]
 """Number of a region, ordinal of its device, and its signature."""
 
 
@@ -80,8 +83,8 @@ class FallbackMemory:
     def __init__(self, bound: Callable[[int, Key], TensorGraph]) -> None:
         self._bound = bound
         self._devices: dict[int, DeviceMemory] = {}
-        self._own: dict[Place, int] = {}
-        self._planned: dict[Place, int] = {}
+        self._own: dict[Build, int] = {}
+        self._planned: dict[Build, int] = {}
         self._known = threading.Condition()
 
     def saw(self, device: int, memory: DeviceMemory) -> None:
@@ -90,14 +93,14 @@ class FallbackMemory:
             if memory.limit:
                 self._devices[device] = memory
 
-    def planned(self, place: Place, executable: Executable) -> None:
+    def planned(self, place: Build, executable: Executable) -> None:
         """The kernels of a signature are planned, though perhaps not built."""
         with self._known:
             if place[1] in self._devices:
                 self._planned[place] = kernel_bytes(executable)
                 self._known.notify_all()
 
-    def own(self, place: Place) -> int:
+    def own(self, place: Build) -> int:
         """What the region's own nodes take; 0 where the device's memory is not limited, or nothing is known."""
         if place[1] not in self._devices:
             return 0
@@ -110,24 +113,31 @@ class FallbackMemory:
                 self._own[place] = known
         return known
 
-    def _estimate(self, place: Place) -> int:
+    def _estimate(self, place: Build) -> int:
         try:
             return fallback_bytes(self._bound(place[0], place[2]))
         except StitchError:  # the region's build meets it, too, and says it
             return 0
 
-    def has_to_wait(self, place: Place, build: Future[Any]) -> bool:
+    def has_to_wait(self, place: Build, build: Future[Any], seconds: float = WAIT_SECONDS) -> bool:
         """Whether a call has to wait for its kernels, since the region's own nodes take too much memory meanwhile.
-        Returns when that is known: when the kernels are planned, or `build` is done."""
-        if build.done() or self.own(place) <= NEGLIGIBLE:
+        Returns when that is known: when the kernels are planned, or `build` is done; or, if the nodes fit, after so
+        many seconds."""
+        if self.own(place) <= NEGLIGIBLE:
             return False
         build.add_done_callback(lambda _: self._wake())
+        end = time.monotonic() + seconds if self.fits(place) else float("inf")
         with self._known:
-            while place not in self._planned and not build.done():
+            while place not in self._planned and not build.done() and time.monotonic() < end:
                 self._known.wait(_POLL_SECONDS)
         return bool(self.why_not(place))
 
-    def why_not(self, place: Place) -> str:
+    def fits(self, place: Build) -> bool:
+        """Whether the region's own nodes take half of what is free at most."""
+        memory = self._devices.get(place[1])
+        return memory is None or 2 * self.own(place) <= memory.free
+
+    def why_not(self, place: Build) -> str:
         """Why the region's own nodes must not run while its kernels are there or will be; "" if they may."""
         memory, own = self._devices.get(place[1]), self.own(place)
         if memory is None or own <= NEGLIGIBLE:
@@ -136,7 +146,7 @@ class FallbackMemory:
         settled = memory.in_use + kernels
         if own > kernels + max(NEGLIGIBLE, SHARE * settled):
             return f"they would take {_mib(own)}, the kernels {_mib(kernels)}"
-        if 2 * own > memory.free:
+        if not self.fits(place):
             return f"they would take {_mib(own)}, of {_mib(memory.free)} that are free"
         return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -22,7 +23,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.jit.build_budget import BuildBudget, wait_long
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
-from tf_stitch.jit.fallback_memory import FallbackMemory
+from tf_stitch.jit.fallback_memory import WAIT_SECONDS, Build, FallbackMemory
 from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
@@ -210,8 +211,8 @@ class RegionRegistry:
         return self._prebuilder.beside(work)
 
     def build_later(self, number: int, device: int, key: Key, budget: BuildBudget | None = None) -> Built:
-        """As build, but in the background unless the program ends; while `budget` lasts it is waited for, and as
-        long as it takes where TensorFlow's own ops would take too much memory meanwhile.
+        """As build, but in the background unless the program ends; while `budget` lasts it is waited for, and
+        longer where TensorFlow's own ops would take more memory meanwhile.
 
         Raises:
             BuildPending: it is not built yet.
@@ -230,13 +231,7 @@ class RegionRegistry:
         if new:
             self._prebuilder.runs(number, device, key.shapes, key.traits)
         if budget is not None:
-            if self.memory.has_to_wait((number, device, key), future):
-                why = self.memory.why_not((number, device, key))
-                self._report.remark("memory", f"region {number}", "its first step waits for its kernels, instead of "
-                                    f"TensorFlow's own ops meanwhile: {why}")
-                wait_long(future)
-            else:
-                budget.wait(future)
+            self._wait((number, device, key), future, budget)
         if not future.done():
             raise BuildPending
         with self._lock:
@@ -245,6 +240,20 @@ class RegionRegistry:
             raise BuildPending
         self._record(number, device, key, *future.result())
         return future.result()[0]
+
+    def _wait(self, place: Build, build: Future[tuple[Built, bool]], budget: BuildBudget) -> None:
+        """Until a build has ended, the budget is spent, and TensorFlow's own ops may run meanwhile."""
+        begun = time.monotonic()
+        if not self.memory.has_to_wait(place, build):
+            budget.wait(build)
+            return
+        self._report.remark("memory", f"region {place[0]}", "its first step waits for its kernels, instead of "
+                            f"TensorFlow's own ops meanwhile: {self.memory.why_not(place)}")
+        if self.memory.fits(place):
+            budget.allow(WAIT_SECONDS - (time.monotonic() - begun))
+            budget.wait(build)
+        else:
+            wait_long(build)
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], traits: Traits) -> None:
         aligned, tf32 = traits
