@@ -74,7 +74,7 @@ class Copy:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     root = tmp_path_factory.mktemp("tree")
-    for name in ("tf_stitch", "tests"):
+    for name in ("tf_stitch", "tests", "tools"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
     made = {page.stem: follow(page.read_text(), root) for page in PAGES}
