@@ -65,7 +65,7 @@ class RegionRegistry:
         self._recorded: dict[int, set[tuple[int, Key]]] = {}
         self._run: set[str] = set()
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
-        self.cache = KernelCache(config.cache_dir / "kernels")
+        self.cache = KernelCache(config.kernels_dir)
         self._plans = KernelCache(config.cache_dir / "plans")
         self.functions = KernelCache(config.cache_dir / "functions")
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder,

@@ -66,7 +66,7 @@ from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionE
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
 from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
-from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.host_builder import has_host_kernels
 
 _SWAP_SECONDS = 0.5
 """That the steps of a graph wait for kernels whose first calls ran TensorFlow's own: to find those that are built."""
@@ -289,8 +289,8 @@ class Session:
             raise GraphLeftAloneError("a function of an input pipeline")
         if any(n.op in _PYTHON_STATE for n in item.graph_def.node):
             raise GraphLeftAloneError("the graph holds Python functions")
-        if item.device_type == "CPU" and compiler() is None:
-            reason = "no C compiler (gcc, cc or clang) on this machine"
+        if item.device_type == "CPU" and not has_host_kernels(self.registry.cache.folder):
+            reason = "no C compiler (gcc, cc or clang) on this machine, and no kernels in the cache"
             if self._config.strict:
                 raise BuildError(reason)
             self.report.fallback("rewrite", item.function, reason)
