@@ -2,6 +2,7 @@
 
 Each version gets a virtual environment of its own, with the last commit installed in it: what else lies in the tree
 does not count. Its row in benchmarks/versions.csv replaces the one before, and the page is written from all rows.
+Kernels that one version has built serve the next ones of the run, which differ in native libraries.
 Imports nothing but Python itself: it runs before anything is installed.
 """
 
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +121,10 @@ def page(rows: Iterable[Row]) -> str:
     return f"""# Versions of TensorFlow and Python
 
 `tools/versions.sh` trains the demo's encoder for {STEPS} steps on each version, in a fresh virtual environment with the
-commit installed and a cold cache, without and with `TF_STITCH=1`. `build, s` is the first `import tensorflow` with the
-build of the native libraries. `difference` is the largest relative difference of a loss. `speedup` is of a training
-step, from one run of each kind on a machine that may be busy: too little to compare versions by. The rows are in
+commit installed, without and with `TF_STITCH=1`. `build, s` is the first `import tensorflow` with the build of the
+native libraries; kernels are those that the version before has built, where they are the same. `difference` is the
+largest relative difference of a loss. `speedup` is of a training step, from one run of each kind on a machine that may
+be busy: too little to compare versions by. The rows are in
 [versions.csv](versions.csv).
 
 """ + "\n".join(lines) + "\n"
@@ -132,12 +135,17 @@ def _cell(value: Any) -> str:
         f"{value:.0f}" if isinstance(value, float) else str(value))  # fmt: skip
 
 
-def measure(wanted: str, folder: Path, commit: str) -> Row:
-    """Installs one version and a commit into `folder` and runs the demo's script."""
+def measure(wanted: str, folder: Path, commit: str, kernels: Path) -> Row:
+    """Installs one version and a commit into `folder` and runs the demo's script.
+
+    Args:
+        kernels: a cache folder's kernels and plans of other versions, to which this one's are added.
+    """
     requirement, _, version = wanted.partition("@")
     row: dict[str, Any] = {"tensorflow": requirement, "python": version, "date": str(dt.date.today()), "commit": commit}
     try:
         python, tree = _make_environment(version, folder), _check_out(commit, folder)
+        shutil.copytree(kernels, folder / "cache")
         row["install_s"] = _install(python, requirement, tree)
         row["python"], row["keras"], row["numpy"] = _run([python, "-c", _VERSIONS]).split()
         variables = {"TF_STITCH_CACHE": str(folder / "cache"), "TF_STITCH": "1", "TF_STITCH_ASYNC": "0"}
@@ -152,6 +160,8 @@ def measure(wanted: str, folder: Path, commit: str) -> Row:
         report = folder / "report.json"
         row |= compare(results["plain"], results["stitched"],
                        json.loads(report.read_text()) if report.exists() else None)
+        for name in ("kernels", "plans"):
+            shutil.copytree(folder / "cache" / name, kernels / name, dirs_exist_ok=True)
     except VersionFailed as error:
         row["verdict"] = str(error).replace("|", "/")
     return Row(**row)
@@ -207,14 +217,16 @@ def main() -> int:
     arguments = flags.parse_args()
     commit = _run(["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]).strip()
     data, same = arguments.out.with_suffix(".csv"), True
-    for wanted in arguments.versions:
-        with tempfile.TemporaryDirectory(prefix="tf_stitch_version.", dir=arguments.folder) as folder:
-            row = measure(wanted, Path(folder), commit)
-        print(", ".join(f"{name} {_cell(value)}" for name, value in asdict(row).items()), flush=True)
-        rows = updated(read_rows(data), row)
-        write_rows(rows, data)
-        arguments.out.write_text(page(rows))
-        same &= row.verdict == "same"
+    new_folder = partial(tempfile.TemporaryDirectory, prefix="tf_stitch_version.", dir=arguments.folder)
+    with new_folder() as kernels:
+        for wanted in arguments.versions:
+            with new_folder() as folder:
+                row = measure(wanted, Path(folder), commit, Path(kernels))
+            print(", ".join(f"{name} {_cell(value)}" for name, value in asdict(row).items()), flush=True)
+            rows = updated(read_rows(data), row)
+            write_rows(rows, data)
+            arguments.out.write_text(page(rows))
+            same &= row.verdict == "same"
     return 0 if same else 1
 
 
