@@ -2,7 +2,8 @@
 
 Each version gets a virtual environment of its own, with the last commit installed in it: what else lies in the tree
 does not count. Its row in benchmarks/versions.csv replaces the one before, and the page is written from all rows.
-Kernels that one version has built serve the next ones of the run, which differ in native libraries.
+What one version has built serves the next ones of the run, where it is the same: kernels, and the native libraries of a
+TensorFlow version, which serve both of its distributions.
 Imports nothing but Python itself: it runs before anything is installed.
 """
 
@@ -122,10 +123,10 @@ def page(rows: Iterable[Row]) -> str:
 
 `tools/versions.sh` trains the demo's encoder for {STEPS} steps on each version, in a fresh virtual environment with the
 commit installed, without and with `TF_STITCH=1`. `build, s` is the first `import tensorflow` with the build of the
-native libraries; kernels are those that the version before has built, where they are the same. `difference` is the
-largest relative difference of a loss. `speedup` is of a training step, from one run of each kind on a machine that may
-be busy: too little to compare versions by. The rows are in
-[versions.csv](versions.csv).
+native libraries, which serve both distributions of a version: the second one finds them. Kernels are those that the
+version before has built, where they are the same. `difference` is the largest relative difference of a loss. `speedup`
+is of a training step, from one run of each kind on a machine that may be busy: too little to compare versions by. The
+rows are in [versions.csv](versions.csv).
 
 """ + "\n".join(lines) + "\n"
 
@@ -135,17 +136,17 @@ def _cell(value: Any) -> str:
         f"{value:.0f}" if isinstance(value, float) else str(value))  # fmt: skip
 
 
-def measure(wanted: str, folder: Path, commit: str, kernels: Path) -> Row:
+def measure(wanted: str, folder: Path, commit: str, built: Path) -> Row:
     """Installs one version and a commit into `folder` and runs the demo's script.
 
     Args:
-        kernels: a cache folder's kernels and plans of other versions, to which this one's are added.
+        built: a cache folder with what other versions have built, to which this one's is added.
     """
     requirement, _, version = wanted.partition("@")
     row: dict[str, Any] = {"tensorflow": requirement, "python": version, "date": str(dt.date.today()), "commit": commit}
     try:
         python, tree = _make_environment(version, folder), _check_out(commit, folder)
-        shutil.copytree(kernels, folder / "cache")
+        shutil.copytree(built, folder / "cache")
         row["install_s"] = _install(python, requirement, tree)
         row["python"], row["keras"], row["numpy"] = _run([python, "-c", _VERSIONS]).split()
         variables = {"TF_STITCH_CACHE": str(folder / "cache"), "TF_STITCH": "1", "TF_STITCH_ASYNC": "0"}
@@ -160,8 +161,8 @@ def measure(wanted: str, folder: Path, commit: str, kernels: Path) -> Row:
         report = folder / "report.json"
         row |= compare(results["plain"], results["stitched"],
                        json.loads(report.read_text()) if report.exists() else None)
-        for name in ("kernels", "plans"):
-            shutil.copytree(folder / "cache" / name, kernels / name, dirs_exist_ok=True)
+        for name in ("kernels", "plans", "native"):
+            shutil.copytree(folder / "cache" / name, built / name, dirs_exist_ok=True)
     except VersionFailed as error:
         row["verdict"] = str(error).replace("|", "/")
     return Row(**row)
@@ -214,14 +215,17 @@ def main() -> int:
     flags.add_argument("versions", nargs="*", default=WANTED, help="requirement, @ and the Python: " + WANTED[0])
     flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "versions.md")
     flags.add_argument("--folder", type=Path, help="for the environments, one at a time (2 GB); the system's for /tmp")
+    flags.add_argument("--built", type=Path, help="folder for what versions have built, kept for another run")
     arguments = flags.parse_args()
     commit = _run(["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]).strip()
     data, same = arguments.out.with_suffix(".csv"), True
     new_folder = partial(tempfile.TemporaryDirectory, prefix="tf_stitch_version.", dir=arguments.folder)
-    with new_folder() as kernels:
+    with new_folder() as own:
+        built = arguments.built or Path(own)
+        built.mkdir(exist_ok=True)
         for wanted in arguments.versions:
             with new_folder() as folder:
-                row = measure(wanted, Path(folder), commit, Path(kernels))
+                row = measure(wanted, Path(folder), commit, built)
             print(", ".join(f"{name} {_cell(value)}" for name, value in asdict(row).items()), flush=True)
             rows = updated(read_rows(data), row)
             write_rows(rows, data)
