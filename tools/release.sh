@@ -14,8 +14,8 @@ versions=("$@")
 [ $# -gt 0 ] || versions=(2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PIP_DISABLE_PIP_VERSION_CHECK=1
-unset TF_STITCH "${!TF_STITCH_@}"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1
+unset TF_STITCH "${!TF_STITCH_@}" PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL=3 CUDA_VISIBLE_DEVICES=-1
 
 [ -z "$(git -C "$root" status --porcelain --untracked-files=no)" ] || echo "not committed, and so not released: see git status" >&2
