@@ -46,8 +46,8 @@ class RegionsTime:
 
     def __str__(self) -> str:
         part = "" if self.timed == self.regions else f" ({self.timed} of its {self.regions} timed often enough)"
-        return (f"regions of a {self.step} {milliseconds(self.now_us)}, by TensorFlow's ops {milliseconds(self.plain_us)} "
-                f"each alone{part}")
+        return (f"regions of a {self.step} {milliseconds(self.now_us)}, by TensorFlow's ops "
+                f"{milliseconds(self.plain_us)} each alone{part}")
 
 
 def regions_time(graph: GraphEntry, regions: Iterable[RegionEntry], timed: Iterable[ProfitabilityEntry]
