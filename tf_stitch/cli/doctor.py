@@ -183,7 +183,7 @@ def _gpu() -> Iterator[Finding]:
         return
     yield Finding("GPU", OK, ", ".join(str(tf.config.experimental.get_device_details(d).get("device_name", d.name))
                                        for d in devices))
-    yield _tried("NVRTC", _nvrtc, BROKEN, "pip install 'tf_stitch[gpu]' (cupy-cuda12x)")
+    yield _tried("NVRTC", _nvrtc, BROKEN, "pip install cupy-cuda12x")
     yield _tried("cuBLASLt, cuDNN", _libraries, BETTER, "matmuls and convolutions stay TensorFlow's, between regions")
 
 
