@@ -18,7 +18,7 @@ from tf_stitch.convert.saved_model import Model, Signature
 from tf_stitch.convert.targets import own_level
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.native.bindings import OpLibrary
-from tf_stitch.runtime.executable import encode
+from tf_stitch.placement.executable import encode
 from tf_stitch.runtime.host_run import HostExecutable
 
 SECONDS = 12.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_stitch.graph.held_variables import original_name
+from tf_stitch.frontend.tensorflow.held_handles import original_name
 from tf_stitch.jit.step_store import StepStore
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.known_functions import KnownFunctions
