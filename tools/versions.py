@@ -122,11 +122,12 @@ def page(rows: Iterable[Row]) -> str:
     return f"""# Versions of TensorFlow and Python
 
 `tools/versions.sh` trains the demo's encoder for {STEPS} steps on each version, in a fresh virtual environment with the
-commit installed, without and with `TF_STITCH=1`. `build, s` is the first `import tensorflow` with the build of the
-native libraries, which serve both distributions of a version: the second one finds them. Kernels are those that the
-version before has built, where they are the same. `difference` is the largest relative difference of a loss. `speedup`
-is of a training step, from one run of each kind on a machine that may be busy: too little to compare versions by. The
-rows are in [versions.csv](versions.csv).
+commit installed, without and with `TF_STITCH=1`. `build, s` is the first `import tensorflow`, with the build of the
+native libraries unless they were there: they serve both distributions of a version. Kernels are those that the version
+before has built, where they are the same. `difference` is the largest relative difference of a loss. `speedup` is of a
+training step, from one run of each kind on a machine that may be busy: too little to compare versions by. A row
+without a commit is older than that column. The rows are in
+[versions.csv](versions.csv).
 
 """ + "\n".join(lines) + "\n"
 
