@@ -342,3 +342,11 @@ def test_a_turn_whose_thread_has_ended_is_given_up(clock: Clock) -> None:
     assert program.plain > 0, "a turn has begun"
     program.calls(300)
     assert StepTimes(program.entry.before_us, program.entry.now_us).enough
+
+
+def test_calls_by_two_threads_in_turns_are_measured(clock: Clock) -> None:
+    program = Program(clock, add, X)
+    for _ in range(BEGIN + 100):
+        program.call()
+        in_another_thread(program.call)
+    assert StepTimes(program.entry.before_us, program.entry.now_us).enough
