@@ -1,5 +1,5 @@
 """Adds the .pth file that activates tf_stitch to wheels and to editable installs, and names wheels that hold native
-libraries after their TensorFlow (tools/wheel.py); the rest is in pyproject.toml."""
+libraries (tools/wheel.py, tools/release.sh); the rest is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -36,16 +36,18 @@ class BuildWithPth(build_py):
         return Path(self.build_lib) / PTH_NAME
 
 
-class WheelOfOneTensorFlow(bdist_wheel):
-    """Of a tree that holds native libraries: for this platform, any Python; TensorFlow's version is the build tag."""
+class WheelWithLibraries(bdist_wheel):
+    """Of a tree that holds native libraries: for this platform, any Python. If they are for one TensorFlow, its version
+    is the build tag."""
 
     def finalize_options(self) -> None:
         self._libraries = sorted(Path("tf_stitch/native/prebuilt").glob("stitch_op-tf*.so"))
         if self._libraries:  # of machine code, as if setuptools had built it
             self.distribution.has_ext_modules = lambda: True
         super().finalize_options()
-        if self._libraries:
-            self.build_number = self._libraries[0].name.removeprefix("stitch_op-tf").rpartition("-")[0] + "tf"
+        versions = {library.name.removeprefix("stitch_op-tf").rpartition("-")[0] for library in self._libraries}
+        if len(versions) == 1:
+            self.build_number = f"{versions.pop()}tf"
 
     def get_tag(self) -> tuple[str, str, str]:
         python, abi, platform = super().get_tag()
@@ -77,5 +79,5 @@ class _WithPth:
         wheel.writestr(PTH_NAME, PTH_LINE)
 
 
-setup(cmdclass={"bdist_wheel": WheelOfOneTensorFlow, "build_py": BuildWithPth,
+setup(cmdclass={"bdist_wheel": WheelWithLibraries, "build_py": BuildWithPth,
                 "editable_wheel": EditableWheelWithPth})

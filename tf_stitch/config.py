@@ -115,6 +115,11 @@ class StitchConfig:
     verbose: bool = False
     log: frozenset[str] = frozenset()
 
+    @property
+    def kernels_dir(self) -> Path:
+        """Where the cache folder has built kernels."""
+        return self.cache_dir.expanduser() / "kernels"
+
 
 @dataclass(frozen=True)
 class Variable:

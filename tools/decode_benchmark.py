@@ -7,12 +7,15 @@
 
 Prints milliseconds of a call (medians, and the quartiles; and of processors, which tell more where others are at work),
 seconds of the first call, whether texts are TensorFlow's, and what became of the loop. With --out the rows of all
-configurations, batches and policies go to a file, and a page to benchmarks/.
+configurations, batches and policies go to a file, and a page to benchmarks/; with --csv medians are appended to one as
+benchmarks/decoding_gpu.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import datetime as dt
 import itertools
 import statistics
 import sys
@@ -20,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.benchmark.machine import describe_cpu, describe_gpu
+from tools.benchmark.machine import commit, describe_cpu, describe_gpu
 from tools.benchmark.raw_rows import command_line, page_of, write_rows
 from tools.benchmark.workers import BACKENDS, Worker
 
@@ -81,6 +84,27 @@ def page(document: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def append_csv(path: Path, row: dict[str, Any]) -> None:
+    """Appends a row's medians and quartiles, in milliseconds, to a CSV file whose first line names the columns. A
+    backend that did not run is left empty.
+
+    Raises:
+        KeyError: the file has a column of which nothing is known.
+    """
+    gpu = str(describe_gpu().get("gpu", "")).removeprefix("NVIDIA ")
+    known = {"date": str(dt.date.today()), "commit": commit(), "gpu": gpu,
+             "batch": row["batch"], "policy": row["policy"]}  # fmt: skip
+    for column, name in (("xla", "xla"), ("tf_stitch", "stitch")):
+        times = row["seconds"].get(name, [])
+        low, middle, high = (1e3 * x for x in statistics.quantiles(times, n=4)) if times else (0.0, 0.0, 0.0)
+        known |= {f"{column}_ms": f"{middle:.4g}" if times else "",
+                  f"{column}_quartiles": f"{low:.4g} to {high:.4g}" if times else ""}  # fmt: skip
+    with path.open(newline="") as file:
+        names = next(csv.reader(file))
+    with path.open("a", newline="") as file:
+        csv.DictWriter(file, names, lineterminator="\n").writerow({name: known[name] for name in names})
+
+
 def _print_times(row: dict[str, Any]) -> None:
     print(f"{row['config']}, batch {row['batch']}, {row['sampler']}, {row['policy']}, "
           f"medians of {len(next(iter(row['seconds'].values())))} calls in turns")
@@ -114,6 +138,7 @@ def main() -> None:
                         help="calls of tf_stitch before those that are timed: its check takes eight")
     parser.add_argument("--turns", type=int, default=15, help="calls of each that are timed")
     parser.add_argument("--out", type=Path, help="file of rows; the page is beside it")
+    parser.add_argument("--csv", type=Path, help="file of medians, to which rows are appended")
     options = parser.parse_args()
     document: dict[str, Any] = {"machine": describe_gpu() | describe_cpu(), "command": command_line(sys.argv),
                                 "rows": []}
@@ -123,6 +148,8 @@ def main() -> None:
         if options.out:
             write_rows(options.out, document)
             page_of(options.out).write_text(page(document))
+        if options.csv:
+            append_csv(options.csv, document["rows"][-1])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tests.cli.test_commands import command
+from tf_stitch.runtime.recorded_compiler import record_compiler
 
 
 def test_a_sound_machine() -> None:
@@ -23,6 +24,13 @@ def test_without_compilers(tmp_path: Path) -> None:
     assert found["graph_hook"] == "NO"
     assert found["stitch_op"] == "NO"
     assert "apt-get install g++" in done.stdout
+
+
+def test_without_a_compiler_kernels_in_the_cache_serve(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    record_compiler(tmp_path / "kernels", "gcc (Debian) 12.2\nCopyright\n")
+    done = command("doctor", TF_STITCH_CACHE=str(tmp_path), PATH="/nonexistent")
+    assert "--  C compiler       none: kernels in the cache serve (by gcc (Debian) 12.2)\n" in done.stdout
 
 
 def test_without_gxx_native_libraries_are_missing_alone(tmp_path: Path) -> None:

@@ -72,6 +72,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield one
 
 
+def open_closed(browser: Browser, address: str) -> None:
+    """Opens a page, and closes the box that it opens."""
+    browser.open(address)
+    browser.evaluate("document.getElementById('close').click()")
+
+
 def page(path: Path, layers: int, width: int) -> str:
     write_page(list(graphs(train_step(layers, width))), path)
     return f"file://{path}"
@@ -86,7 +92,7 @@ def place_of(browser: Browser, element: str) -> tuple[float, float]:
 
 
 def test_regions_are_drawn_and_open_on_a_click(browser: Browser, tmp_path: Path) -> None:
-    browser.open(page(tmp_path / "page.html", 2, 3))
+    open_closed(browser, page(tmp_path / "page.html", 2, 3))
     assert browser.evaluate("cy.nodes().map(n => n.data('label').split(':')[0]).sort()") == \
         ["MatMul", "MatMul", "MatMul", "MatMul", "region 0", "region 1", "region 2", "region 3", "region 4"]
     browser.click(*place_of(browser, "r1"))
@@ -107,11 +113,11 @@ def test_kernels_are_boxes_in_regions_of_several(browser: Browser, tmp_path: Pat
     document["kernels"][1]["nodes"] = [f"layer_1/op_{i}" for i in range(4)]
     document["kernels"].append(kernel(1, 0, ["layer_1/op_4", "layer_1/op_5"], launch="stitch_1"))
     write_page(list(graphs(document)), tmp_path / "page.html")
-    browser.open(f"file://{tmp_path / 'page.html'}")
+    open_closed(browser, f"file://{tmp_path / 'page.html'}")
     browser.click(*place_of(browser, "r1"))
     labels = "cy.nodes('.kernel').map(n => n.data('label').split('\\n'))"
-    assert browser.evaluate(labels) == [["kernel 1.0: row_reduction 8 x 16, 4 ops", "1.5 us predicted"],
-                                        ["kernel 1.1: row_reduction 8 x 16, 2 ops", "1.5 us predicted"]]
+    assert browser.evaluate(labels) == [["kernel 1.0: row_reduction 8 x 16, 4 ops", "layer_1", "1.5 us predicted"],
+                                        ["kernel 1.1: row_reduction 8 x 16, 2 ops", "layer_1", "1.5 us predicted"]]
     assert browser.evaluate("cy.edges().some(e => e.source().id() === 'k1.0' && e.target().id() === 'k1.1')")
     browser.click(*place_of(browser, "k1.1"))
     assert browser.evaluate("[...open]") == ["r1", "k1.1"]
@@ -139,6 +145,49 @@ def test_search_finds_the_users_node(browser: Browser, tmp_path: Path) -> None:
     assert browser.evaluate("cy.nodes('.found').map(n => n.id())") == ["n0"]
     browser.evaluate("search.value = 'nothing like it'; find()")
     assert browser.evaluate("hits.textContent") == "nothing of this graph has all these words"
+
+
+def timed(folder: Path) -> str:
+    """The page of a step whose region 2 takes most, and of it the second kernel; region 1 was slower than TensorFlow's
+    ops."""
+    document = train_step(2, 6)
+    document["kernels"][2]["nodes"] = [f"layer_2/op_{i}" for i in range(4)]
+    document["kernels"].append(kernel(2, 0, ["layer_2/op_4", "layer_2/op_5"], launch="stitch_1", predicted_us=4.0,
+                                      measured_us=6.0))
+    document["profitability"] = [
+        {"region": 1, "stitched_us": 9.0, "fallback_us": 3.0, "chosen": "fallback"},
+        {"region": 2, "stitched_us": 12.0, "fallback_us": 48.0, "chosen": "stitched"}]
+    write_page(list(graphs(document)), folder / "page.html")
+    return f"file://{folder / 'page.html'}"
+
+
+def test_the_page_opens_where_time_goes(browser: Browser, tmp_path: Path) -> None:
+    browser.open(timed(tmp_path))
+    assert browser.evaluate("[...open]") == ["r2"]
+    assert browser.evaluate("cy.nodes('.found').id()") == "r2"
+    first, second, *_ = browser.evaluate("[...regionList.children].map(li => li.textContent)")
+    assert first == "62% region 2: 6 ops, layer_2, 5.5 us predicted, 12.0 us measured, 48.0 us by TensorFlow's ops"
+    assert second.startswith("15% region 1: 6 ops, layer_1, "), "by what runs: TensorFlow's ops"
+    browser.evaluate("document.getElementById('close').click()")
+    assert browser.evaluate("cy.getElementById('r2').data('label').split('\\n')") == [
+        "region 2: 6 ops, 2 kernels", "layer_2", "5.5 us predicted, 12.0 us measured, 48.0 us by TensorFlow's ops"]
+    assert not browser.errors
+
+
+def test_a_layer_in_the_address_lands_on_its_largest_kernel(browser: Browser, tmp_path: Path) -> None:
+    address = timed(tmp_path)
+    browser.open(f"{address}#LAYER_2")
+    assert browser.evaluate("cy.nodes('.found').id()") == "k2.1"
+    assert browser.evaluate("[...open]") == ["r2", "k2.1"]
+    browser.open(f"{address}#layer")
+    assert browser.evaluate("cy.nodes('.found').id()") == "k2.1", "of all layers"
+    browser.open(f"{address}#layer_3")
+    assert browser.evaluate("cy.nodes('.found').id()") == "r3", "a region that is one kernel"
+    browser.open(f"{address}#layer_2/op_1")
+    assert browser.evaluate("cy.nodes('.found').data('label')") == "Tanh", "an op"
+    browser.open(f"{address}#matmul")
+    assert browser.evaluate("cy.nodes('.found').data('label')") == "MatMul", "of no kernel"
+    assert not browser.errors
 
 
 @pytest.mark.parametrize(("text", "first", "count"), [
@@ -172,7 +221,7 @@ def test_three_thousand_nodes(browser: Browser, tmp_path: Path) -> None:
     total = sum(len(graph["nodes"]) for graph in train_step(60, 24)["graphs"])
     assert total > 3000
     start = time.perf_counter()
-    browser.open(path)
+    open_closed(browser, path)
     assert browser.evaluate("cy.nodes().length") == 241  # boxes, and what TensorFlow runs
     browser.evaluate("showOp(shown.ops.findIndex(op => op.name === 'layer_119/op_23'))")
     assert browser.evaluate("cy.nodes('.found').data('label')") == "Tanh"

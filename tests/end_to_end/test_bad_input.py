@@ -60,6 +60,20 @@ def test_no_compiler_for_kernels(forked: Runner, expected: list[float], cache: P
     assert "no C compiler" in done.reasons()
 
 
+def test_filled_cache_without_a_compiler(forked: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
+    """As in an image that was built with a compiler and runs without one."""
+    filling = forked(SMALL, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="0")
+    assert filling.report is not None
+    assert filling.report["caches"]["kernels"]["misses"] > 0
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="0", PATH=tools(tmp_path / "bin", "uname"))
+    check(done, expected)
+    assert done.report is not None
+    assert done.report["caches"]["kernels"]["misses"] == 0
+    assert done.stitched("train") == filling.stitched("train") > 0
+    assert done.reasons() == filling.reasons() == ""
+    assert "compiler" not in done.said()
+
+
 def test_compiler_that_fails(forked: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
     path = tools(tmp_path / "bin", "g++", "sh", "echo")
     broken = tmp_path / "bin" / "gcc"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -302,3 +303,50 @@ def test_what_is_around_the_call_counts_on_both_sides(clock: Clock) -> None:
         whole(program.function)
     times = StepTimes(program.entry.before_us, program.entry.now_us)
     assert (times.before, times.now) == pytest.approx((10_000, 6_000))
+
+
+def in_another_thread(call: Callable[[], Any]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_a_call_by_another_thread_is_no_part_of_a_turn(clock: Clock) -> None:
+    """It comes after a call of the turn, and before what tf.function does around that call has ended."""
+    program = Program(clock, add, X)
+
+    calls = iter(range(1, 1000))
+
+    def fast() -> None:
+        program.now = 0.0001
+        program.call()
+        program.now = 0.004
+
+    def found(function: Any) -> str:
+        result = program.call()
+        if next(calls) == BEGIN:
+            in_another_thread(fast)
+        return result
+
+    whole = program.turns.around(found)
+    for _ in range(BEGIN + 200):
+        whole(program.function)
+    times = StepTimes(program.entry.before_us, program.entry.now_us)
+    assert times.enough
+    assert (min(times.before_us), min(times.now_us)) == pytest.approx((8_000, 4_000))
+
+
+def test_a_turn_whose_thread_has_ended_is_given_up(clock: Clock) -> None:
+    program = Program(clock, add, X)
+    in_another_thread(lambda: program.calls(BEGIN))
+    assert program.plain > 0, "a turn has begun"
+    program.calls(300)
+    assert StepTimes(program.entry.before_us, program.entry.now_us).enough
+
+
+def test_calls_by_two_threads_in_turns_are_measured(clock: Clock) -> None:
+    program = Program(clock, add, X)
+    for _ in range(BEGIN + 100):
+        program.call()
+        in_another_thread(program.call)
+    assert StepTimes(program.entry.before_us, program.entry.now_us).enough

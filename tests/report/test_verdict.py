@@ -87,6 +87,15 @@ def test_without_a_step_regions_are_told_by_what_runs_now() -> None:
     assert report(*REGIONS).status_line() == f"{TIMED}{OPS}"
 
 
+def test_a_step_of_a_session_is_a_call_of_its_run() -> None:
+    made = report(graph("tf_graph", [0], {}, 2), region(0, 30), timed(0, 500.0, 1000.0))
+    assert made.status_line().startswith(
+        "no step was measured: of Session.run regions alone are timed; regions of a call of Session.run 0.5 ms, by "
+        "TensorFlow's ops 1 ms each alone; ")
+    made.steps = [step(8_000.0, 4_000.0)]
+    assert made.status_line().startswith("a call of train_step took 8 ms")
+
+
 def test_the_graph_that_takes_most_is_told_also_when_it_is_gone() -> None:
     small = (graph("evaluation", [3], {}, 5), region(3, 2), timed(3, 10_000.0, 90_000.0))
     made = report(*REGIONS, *small)

@@ -17,7 +17,7 @@ from tf_stitch.errors import BuildError, BuildInterruptedError, SourceLoc
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime import host_builder
-from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_builder import build_host, has_host_kernels
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
@@ -37,6 +37,49 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=r"no C compiler found.*install"):
         build_host(compiled(EXP, CPU).source, "native", KernelCache(tmp_path))
+
+
+def without_a_compiler(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """On a PATH with nothing but what loads a library."""
+    patch.setenv("PATH", str(folder))
+    host_builder.compiler.cache_clear()
+
+
+def test_without_a_compiler_a_caches_kernels_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, cache = compiled(EXP, CPU).source, KernelCache(tmp_path / "cache")
+    built = build_host(source, "native", cache)
+    without_a_compiler(tmp_path, monkeypatch)
+    assert build_host(source, "native", KernelCache(tmp_path / "cache")) == built
+    with pytest.raises(BuildError, match=r"no C compiler .*kernels in .*/cache .*lack one; install.*prebuild"):
+        build_host("int another;", "native", cache)
+
+
+def test_kernels_of_two_compilers_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a compiler those of the last one serve, and with one its own alone."""
+    source, cache = compiled(EXP, CPU).source, KernelCache(tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        fake_gcc(tmp_path, patch, f'{shutil.which("gcc")} "$@"')
+        other = build_host(source, "native", cache)
+        build_host("int another;", "native", cache)
+    host_builder.compiler.cache_clear()
+    own = build_host(source, "native", cache)
+    assert own != other
+    without_a_compiler(tmp_path, monkeypatch)
+    assert build_host(source, "native", cache) == own
+    with pytest.raises(BuildError, match="no C compiler found"):
+        build_host("int another;", "native", cache)
+
+
+def test_a_damaged_record_of_the_compiler_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, cache = compiled(EXP, CPU).source, KernelCache(tmp_path)
+    build_host(source, "native", cache)
+    assert has_host_kernels(tmp_path)
+    [record] = tmp_path.glob("*.txt")
+    record.write_bytes(record.read_bytes().replace(b"g", b"h"))
+    without_a_compiler(tmp_path, monkeypatch)
+    assert not has_host_kernels(tmp_path)
+    with pytest.raises(BuildError, match=r"no C compiler found \(gcc, cc or clang\); install"):
+        build_host(source, "native", cache)
 
 
 def test_a_rejected_source_names_the_compiler_and_leaves_nothing(tmp_path: Path) -> None:

@@ -60,3 +60,19 @@ def test_rows_of_all_configurations_and_their_page(tmp_path: Path, monkeypatch: 
     assert ("| paper, 16, float32, xla's differ | 200 (200 to 200) | 100 (100 to 100) | 50 (50 to 50) | 4.00 | 2.00 | "
             "0.2, 0.1, 0.1 |") in text
     assert "loop while: one op of regions [0]" in capsys.readouterr().out
+
+
+def test_medians_go_to_a_csv_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in benchmarks/decoding_gpu.csv; a backend that did not run is empty."""
+    path = tmp_path / "decoding.csv"
+    root = Path(decode_benchmark.__file__).parents[1]
+    header = (root / "benchmarks" / "decoding_gpu.csv").read_text().splitlines()[0]
+    path.write_text(f"{header}\n")
+    monkeypatch.setattr(decode_benchmark, "Worker", Fake)
+    monkeypatch.setattr(decode_benchmark, "describe_gpu", lambda: {"gpu": "NVIDIA H200"})
+    monkeypatch.setattr(sys, "argv", ["tools/decode_benchmark.py", "--batch=1,16", "--backends=stitch", "--turns=3",
+                                      f"--csv={path}"])
+    decode_benchmark.main()
+    rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    assert [row[2:] for row in rows] == [["H200", batch, "float32", "", "", "50", "50 to 50"] for batch in ("1", "16")]
+    assert all(len(row[1]) == 8 for row in rows), "the commit"

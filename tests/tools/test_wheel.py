@@ -8,8 +8,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 import tensorflow as tf
 
+from tools import wheel as wheels
 from tools.wheel import make_wheel
 
 FIND = """
@@ -34,3 +36,21 @@ def test_a_wheel_needs_no_compiler(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FIND], capture_output=True, text=True, cwd=tmp_path,
                           env={**os.environ, "PATH": "/nonexistent", "PYTHONPATH": str(package)})
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_wheel_for_several_versions_of_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip takes the highest build tag: one of a version would keep the wheel from people with others."""
+    names = [f"{library}-tf{version}-0123.so" for library in ("stitch_op", "graph_hook")
+             for version in ("2.20.0", "2.21.0")]
+
+    def put(folder: Path) -> None:
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_bytes(b"")
+
+    monkeypatch.setattr(wheels, "put_libraries", put)
+    wheel = make_wheel(tmp_path)
+    assert len(wheel.stem.split("-")) == 5, "no build tag"
+    assert "-py3-none-linux_" in wheel.name
+    with zipfile.ZipFile(wheel) as file:
+        assert set(names) <= {Path(entry).name for entry in file.namelist()}

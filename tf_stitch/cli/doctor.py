@@ -87,7 +87,7 @@ def _findings(attempt: bool) -> Iterator[Finding]:
         return
     tensorflow = _tensorflow()
     yield tensorflow
-    yield _host_compiler()
+    yield _host_compiler(config)
     yield _cache(config)
     if tensorflow.state == BROKEN:
         return
@@ -130,10 +130,14 @@ def _tensorflow() -> Finding:
     return Finding("TensorFlow", OK, str(found))
 
 
-def _host_compiler() -> Finding:
-    from tf_stitch.runtime.host_builder import compiler
+def _host_compiler(config: StitchConfig) -> Finding:
+    from tf_stitch.runtime.host_builder import compiler, kernels_compiler
 
     found = compiler()
+    if found is None and (recorded := kernels_compiler(config.kernels_dir)):
+        return Finding("C compiler", BETTER, f"none: kernels in the cache serve (by {recorded.splitlines()[0]})",
+                       "what the cache lacks, TensorFlow runs; install gcc (apt-get install gcc), or fill the cache "
+                       "again where there is one: tf_stitch prebuild")
     if found is None:
         return Finding("C compiler", BROKEN, "none: kernels for the CPU cannot be built (those for GPUs can)",
                        "install gcc (apt-get install gcc); or convert a model where there is one: tf_stitch convert")
@@ -179,7 +183,7 @@ def _gpu() -> Iterator[Finding]:
         return
     yield Finding("GPU", OK, ", ".join(str(tf.config.experimental.get_device_details(d).get("device_name", d.name))
                                        for d in devices))
-    yield _tried("NVRTC", _nvrtc, BROKEN, "pip install 'tf_stitch[gpu]' (cupy-cuda12x)")
+    yield _tried("NVRTC", _nvrtc, BROKEN, "pip install cupy-cuda12x")
     yield _tried("cuBLASLt, cuDNN", _libraries, BETTER, "matmuls and convolutions stay TensorFlow's, between regions")
 
 

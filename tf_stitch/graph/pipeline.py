@@ -37,7 +37,7 @@ from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.remote_stitching import Profiles
-from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.host_builder import has_host_kernels
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class GraphOptions:
             native: regions run as the native op.
         """
         clusters = ClusterOptions(config.min_region, profiles, native, controls.why_not)
-        loops_as_ops = native and _wanted(config.loop_op, device == "CPU" or _host_builds())
+        loops_as_ops = native and _wanted(config.loop_op, device == "CPU" or has_host_kernels(config.kernels_dir))
         return GraphOptions(clusters, controls, _wanted(config.unroll, device == "GPU"), loops_as_ops,
                             has_nccl=has_nccl)
 
@@ -220,11 +220,6 @@ def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> d
             regions.leave(region, subgraph.lacks)
             del found[id(region)]
     return found
-
-
-def _host_builds() -> bool:
-    """Whether there can be kernels for the host beside a GPU."""
-    return compiler() is not None
 
 
 def _wanted(choice: str, auto: bool) -> bool:

@@ -203,7 +203,7 @@ def _libclang() -> Any:
         _leave_to_the_system(cindex)
         return cindex.Index.create()
     except (ImportError, OSError, AttributeError) as error:
-        raise BuildError(f"libclang is not available ({error}); pip install tf_stitch[hfuse]") from None
+        raise BuildError(f"libclang is not available ({error}); pip install 'libclang>=16'") from None
     except Exception as error:  # cindex.LibclangError, of a library that cannot be loaded
         raise BuildError(f"libclang cannot be loaded: {error}") from None
 

@@ -69,7 +69,7 @@ class RegionRegistry:
         self._run: set[str] = set()
         self.memory = FallbackMemory(lambda number, key: self.bound(number, key.shapes))
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
-        self.cache = KernelCache(config.cache_dir / "kernels")
+        self.cache = KernelCache(config.kernels_dir)
         self._plans = KernelCache(config.cache_dir / "plans")
         self.functions = KernelCache(config.cache_dir / "functions")
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder,

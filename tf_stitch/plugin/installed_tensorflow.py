@@ -14,7 +14,7 @@ OLDEST = (2, 16)
 """The first version that tf_stitch works with: major, minor."""
 TESTED = ((2, 16), (2, 21))
 """First and last version that tools/versions.sh was run with."""
-ADVICE = "pip install 'tf_stitch[tensorflow]', or tensorflow-cpu or tf-nightly of version 2.16 or later"
+ADVICE = "pip install tensorflow, or tensorflow-cpu or tf-nightly of version 2.16 or later"
 _PACKAGE = "tensorflow"
 
 

@@ -11,7 +11,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildError
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
-from tf_stitch.runtime.host_builder import compiler_version
+from tf_stitch.runtime.host_builder import kernels_compiler
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 _SUFFIX = ".built"
@@ -59,6 +59,6 @@ class KnownFunctions:
     @cached_property
     def _compiler(self) -> str:
         try:
-            return compiler_version()
+            return kernels_compiler(self._config.kernels_dir)
         except BuildError:  # it was killed
             return "unknown"

@@ -49,7 +49,6 @@ from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import RegionRegistry
-from tf_stitch.jit.step_store import StepStore
 from tf_stitch.messages import PATIENCE, say
 from tf_stitch.native.bindings import DeviceMemory, OpLibrary
 from tf_stitch.pass_manager import Instrument
@@ -60,13 +59,13 @@ from tf_stitch.plugin.known_functions import KnownFunctions
 from tf_stitch.plugin.rewrite_timing import RewriteTiming
 from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.plugin.source_lines import source_lines
-from tf_stitch.plugin.step_turns import StepTurns
+from tf_stitch.plugin.stitched_steps import step_turns, surroundings
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
 from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
-from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.host_builder import has_host_kernels
 
 _SWAP_SECONDS = 0.5
 """That the steps of a graph wait for kernels whose first calls ran TensorFlow's own: to find those that are built."""
@@ -88,7 +87,7 @@ class Session:
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
         self.registry = RegionRegistry(config, self.report, self._dump, self._libraries)
-        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings,
+        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, surroundings,
                                                 self._gave_way)
         self._controls = Controls(config)
         if native is not None:
@@ -101,7 +100,8 @@ class Session:
         self._graphs = itertools.count()
         self._functions = KnownFunctions(config, self.registry.functions)
         self.first_calls = self._new_first_calls()
-        self.turns = self._new_turns()
+        self.turns = step_turns(config.cache_dir / "steps", self._functions, self.first_calls, self.report) \
+            if self._calls_may_change else None
         self._numbers_of: dict[str, tuple[int, ...]] = {}  # of graphs whose kernels are not built yet, nor asked for
         self._process = os.getpid() if process is None else process
 
@@ -180,34 +180,16 @@ class Session:
 
     def _new_first_calls(self) -> FirstCalls | None:
         """None where each call is to run the regions."""
-        native, config = self._native, self._config
-        if not self._may_run_both or not config.short_calls or config.async_builds == "1" or native is None \
-                or not native.callers_executor:
+        config = self._config
+        if not self._calls_may_change or config.async_builds == "1":
             return None
         return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
             "rewrite", original_name(graph), reason_of(error)), self._functions,
             config.first_step_seconds, on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
 
-    def _new_turns(self) -> StepTurns | None:
-        """None where calls of functions are not measured."""
-        native, config = self._native, self._config
-        if not self._may_run_both or not config.short_calls or native is None or not native.callers_executor:
-            return None
-
-        def key(function: str, inputs: Sequence[Any]) -> str:
-            shapes = [str(tensor.shape) for tensor in inputs if tensor.dtype != tf.resource]
-            return self._functions.name(function, "step", *_surroundings(), *shapes)
-
-        return StepTurns(StepStore(config.cache_dir / "steps"), key, self._is_stitched, self.first_calls,
-                         lambda text: self.report.note("step", str(config.cache_dir / "steps"), text))
-
     def _gave_way(self, from_call: int, known: bool) -> None:
         if self.turns is not None:
             self.turns.region_gives_way(from_call, known)
-
-    def _is_stitched(self, function: str) -> bool:
-        """Whether regions were made of a function, under its own name or as one that holds its variables."""
-        return any(graph.regions and original_name(graph.graph) == function for graph in list(self.report.graphs))
 
     def _build_ahead(self, graph: str) -> bool:
         """Builds the regions of a graph whose sizes are known. Whether that is all."""
@@ -232,6 +214,12 @@ class Session:
         """Whether a program may compute by TensorFlow's ops at first, and by kernels later."""
         config = self._config
         return config.profitability_check and not config.strict and config.fuel is None
+
+    @property
+    def _calls_may_change(self) -> bool:
+        """Whether calls of a function may run one graph now, and another one later."""
+        return self._may_run_both and self._config.short_calls and self._native is not None \
+            and self._native.callers_executor
 
     def _new_budget(self, graph: str) -> BuildBudget | None:
         """How long a graph's steps wait for kernels; None for as long as that takes, so that each run of a program
@@ -290,8 +278,8 @@ class Session:
             raise GraphLeftAloneError("a function of an input pipeline")
         if any(n.op in _PYTHON_STATE for n in item.graph_def.node):
             raise GraphLeftAloneError("the graph holds Python functions")
-        if item.device_type == "CPU" and compiler() is None:
-            reason = "no C compiler (gcc, cc or clang) on this machine"
+        if item.device_type == "CPU" and not has_host_kernels(self.registry.cache.folder):
+            reason = "no C compiler (gcc, cc or clang) on this machine, and no kernels in the cache"
             if self._config.strict:
                 raise BuildError(reason)
             self.report.fallback("rewrite", item.function, reason)
@@ -438,8 +426,3 @@ def _ordinal(device: str) -> int:
     is built ahead is not what runs."""
     spec = tf.DeviceSpec.from_string(device)
     return int(spec.device_index or 0) if spec.device_type == "GPU" else CPU_ORDINAL
-
-
-def _surroundings() -> tuple[str, ...]:
-    """What of TensorFlow the time of its own ops depends on."""
-    return tf.__version__, str(tf.config.threading.get_intra_op_parallelism_threads())

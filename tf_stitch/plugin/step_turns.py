@@ -14,7 +14,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -26,6 +25,7 @@ from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.held_variables import called_name, is_plain_call
+from tf_stitch.plugin.step_states import NEVER, Between, Function, InTurn, Left, Measured, Settling, State, Waiting
 from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 from tf_stitch.report.entries import StepEntry
 from tf_stitch.report.step_times import LEAST_TURNS, StepTimes
@@ -35,15 +35,14 @@ FIRST_LOOK = 16
 SETTLING = 24
 """Calls with kernels before the first turn: their regions are timed in these."""
 MOST_TURNS = 12
-_LEAST_ROW, _MOST_ROW, _ROW_US = 2, 16, 10_000.0
-"""Calls of each kind in a turn, and microseconds that those of TensorFlow's graph are to take, if they are short. The
-fastest counts: the first ones find caches that are the other kind's."""
 _SHARE = 0.02
 """Of a function's time, what turns beyond the first LEAST_TURNS may take."""
-_CLOCK = "_tf_stitch_clock"
+_CALLED = "_tf_stitch_calls"
 _AFTER_CHANGE = 8
 """Calls after a region's change of form."""
-_MOST_CLOCKS = 1000
+_STALE = 64
+"""Calls by other threads after which a turn is given up."""
+_MOST_FUNCTIONS = 1000
 """Functions, beyond which those that were called seldom are not told any more."""
 
 Flat = Callable[[Any, Any, Any], Any]
@@ -55,50 +54,6 @@ class Store(Protocol):
     def recall(self, key: str) -> StepTimes: ...
 
     def keep(self, key: str, times: StepTimes) -> None: ...
-
-
-@dataclass(eq=False)
-class _Clock:
-    """Of one function.
-
-    Attributes:
-        due: the number of the call that may be a turn.
-        settled: kernels were found to run; `since` then.
-        looked: it was found out how it can be measured.
-        writes: it gives new values to variables.
-        may_replace: the clock decided when its calls changed over: some may go back to TensorFlow's graph.
-        stitched: regions were made of it, when it was first looked at. Later its graph may be gone.
-        beside: TensorFlow's graph runs beside the program.
-        warm: calls of TensorFlow's graph.
-        row: calls of each kind in a turn.
-        before_us, now_us, around_us: what calls of the turn that goes on took, and what was around them; `before_us` is
-            empty between turns.
-        recalled: turns that earlier processes measured.
-        spent: seconds in calls that nobody wanted.
-        why_not: why it is not measured.
-    """
-
-    name: str
-    calls: int = 0
-    due: int = FIRST_LOOK
-    settled: bool = False
-    since: float = 0.0
-    may_replace: bool = False
-    looked: bool = False
-    writes: bool = True
-    stitched: bool = False
-    beside: bool = True
-    warm: int = 0
-    row: int = 2
-    before_us: list[float] = field(default_factory=list)
-    now_us: list[float] = field(default_factory=list)
-    around_us: list[float] = field(default_factory=list)
-    function_key: str = ""
-    key: str = ""
-    times: StepTimes = field(default_factory=StepTimes)
-    recalled: int = 0
-    spent: float = 0.0
-    why_not: str = ""
 
 
 class StepTurns:
@@ -116,9 +71,10 @@ class StepTurns:
                  first_calls: FirstCalls | None, noted: Callable[[str], None]) -> None:
         self._store, self._key, self._is_stitched = store, key, is_stitched
         self._first_calls, self._noted = first_calls, noted
-        self._clocks: list[_Clock] = []
+        self._functions: list[Function] = []
         self._not_before = 0  # the call of a function after which its form does not change any more
-        self._lock = threading.Lock()
+        self._calling = threading.Lock()  # held in a call that may be one of a turn
+        self._changing = threading.Lock()  # held where states and times change, never in a call
         self._thread = threading.local()
         self._near = False
         self.on_near: Callable[[bool], None] = lambda near: None
@@ -133,26 +89,29 @@ class StepTurns:
 
     def call(self, flat: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any], plain: Flat) -> Any:
         """A call of a ConcreteFunction by `flat`; `plain` calls it by TensorFlow's way."""
-        clock: _Clock | None = function.__dict__.get(_CLOCK)
-        if clock is None:
-            clock = self._new(function)
-        clock.calls += 1
-        if clock.calls < clock.due - 1:
+        called: Function | None = function.__dict__.get(_CALLED)
+        if called is None:
+            called = self._new(function)
+        called.calls += 1
+        if called.calls < called.due - 1:
             return flat(function, inputs, captured)
-        if clock.calls < clock.due:
+        if called.calls < called.due:
             self._set_near(True)
             return flat(function, inputs, captured)
-        if not self._lock.acquire(blocking=False):
+        if _is_of_others(called) or not self._calling.acquire(blocking=False):
             return flat(function, inputs, captured)
         begin = time.perf_counter()
         try:
             self._set_near(False)
-            if self._may_go_on(clock, function, [*inputs, *captured]):
-                return self._part(clock, flat, plain, function, inputs, captured)
+            called.due, given = called.later(), [*inputs, *captured]
+            state = self._next(called, function, given) if _can_be_measured(context()) else _ended(called.state)
+            called.state = state
+            if isinstance(state, InTurn):
+                return self._part(called, state, flat, plain, function, inputs, captured)
             return flat(function, inputs, captured)
         finally:
             self._thread.inside = time.perf_counter() - begin
-            self._lock.release()
+            self._calling.release()
 
     def around(self, original: Any) -> Any:
         """tf.function's call, whose own time counts on both sides."""
@@ -167,10 +126,10 @@ class StepTurns:
                 return original(function, *args, **kwds)
             finally:
                 self._thread.around = False
-                clock = self._thread.part
-                if clock is not None:
+                if self._thread.part is not None:
+                    called, turn, is_ours = self._thread.part
                     around = time.perf_counter() - start - self._thread.inside
-                    self._end_part(clock, max(0.0, around) * 1e6)
+                    self._end_part(called, turn, is_ours, max(0.0, around) * 1e6)
 
         return __call__
 
@@ -181,168 +140,160 @@ class StepTurns:
 
     def entries(self) -> list[StepEntry]:
         """What was measured of each function of which regions were made."""
-        return [StepEntry(c.name, c.calls, c.times.before_us, c.times.now_us, c.recalled, self._why_not(c))
-                for c in list(self._clocks) if c.stitched or (not c.looked and self._is_stitched(c.name))]
+        return [_entry(called) for called in list(self._functions) if self._has_regions(called)]
+
+    def _has_regions(self, called: Function) -> bool:
+        """As was found when it was looked at; later its graph may be gone."""
+        state = called.state
+        if isinstance(state, Waiting | Settling):
+            return self._is_stitched(called.name)
+        return not isinstance(state, Left) or state.stitched
 
     def region_gives_way(self, from_call: int, known: bool) -> None:
         """A region runs TensorFlow's ops from a call on. What was measured of its kernels does not hold then, unless
         that was `known` before."""
         self._not_before = max(self._not_before, from_call + _AFTER_CHANGE if from_call else 0)
-        for clock in list(self._clocks):
-            if clock.times.turns and not known:
-                clock.times, clock.recalled = StepTimes(), 0
-                self._keep(clock)
+        for measured in self._all_measured():
+            with self._changing:
+                outdated = measured.times.turns > 0 and not known
+                if outdated:
+                    measured.times, measured.recalled = StepTimes(), 0
+            if outdated:
+                self._keep(measured)
 
     def end(self) -> None:
         """Keeps what was measured."""
-        for clock in list(self._clocks):
-            if clock.times.turns > clock.recalled:
-                self._keep(clock)
+        for measured in self._all_measured():
+            if measured.times.turns > measured.recalled:
+                self._keep(measured)
 
-    def _why_not(self, clock: _Clock) -> str:
-        if clock.times.enough:
-            return ""
-        if clock.why_not or clock.looked:
-            return clock.why_not or f"{clock.times.turns} of {LEAST_TURNS} turns were measured, too few"
-        called = FIRST_LOOK + SETTLING
-        times = "once" if clock.calls == 1 else f"{clock.calls} times"
-        return f"called {times}, too seldom" if clock.settled or clock.calls < called else \
-            "its kernels came too late"
+    def _all_measured(self) -> list[Measured]:
+        return [called.measured for called in list(self._functions) if called.measured is not None]
 
-    def _new(self, function: Any) -> _Clock:
-        clock = _Clock(function._inference_function.name.decode())
-        setattr(function, _CLOCK, clock)
-        if len(self._clocks) > _MOST_CLOCKS:
-            self._clocks[:] = [clock for clock in self._clocks if clock.looked]
-        self._clocks.append(clock)
-        return clock
+    def _new(self, function: Any) -> Function:
+        called = Function(function._inference_function.name.decode(), FIRST_LOOK)
+        setattr(function, _CALLED, called)
+        if len(self._functions) > _MOST_FUNCTIONS:
+            self._functions[:] = [one for one in self._functions if not isinstance(one.state, Waiting | Settling)]
+        self._functions.append(called)
+        return called
 
-    def _may_go_on(self, clock: _Clock, function: Any, inputs: Sequence[Any]) -> bool:
-        """Whether a call may be a turn, or a part of one. Says when the next one is due."""
-        ctx, before = context(), clock.before_us
-        clock.due, clock.before_us = _later(clock), []
-        if not is_plain_call(ctx) or ctx.is_async() or ctx.function_call_options.executor_type:
-            return False
-        if not clock.settled:
-            name = called_name(function)
-            clock.settled = self._first_calls is None or self._first_calls.is_over(name)
-            clock.may_replace = self._first_calls is not None and self._first_calls.changes_any_time(name.decode())
-            clock.since = time.monotonic()
-            clock.due = clock.calls + SETTLING
-            return False
-        if clock.calls < self._not_before:
-            clock.due = max(clock.due, self._not_before)
-            return False
-        if not clock.looked:
-            self._begin(clock, inputs)
-        if clock.why_not or clock.times.turns >= MOST_TURNS:
-            clock.due = 1 << 62
-            return False
-        if self._key(clock.function_key, inputs) != clock.key:  # sizes that come now and then
-            return False
-        clock.before_us = before
-        return bool(before) or not clock.times.enough or clock.spent < _SHARE * (time.monotonic() - clock.since)
+    def _next(self, called: Function, function: Any, inputs: Sequence[Any]) -> State:
+        """The state of a function in a call that is due, and when the next one is."""
+        state = called.state
+        if isinstance(state, Waiting):
+            return self._settled(called, function)
+        if called.calls < self._not_before:
+            called.due = max(called.due, self._not_before)
+            return _ended(state)
+        if isinstance(state, Settling):
+            state = self._looked_at(called, state, inputs)
+        if not isinstance(state, Left) and state.measured.times.turns >= MOST_TURNS:
+            state = Left("", state.measured)
+        if isinstance(state, Left):
+            called.due = NEVER
+            return state
+        measured = state.measured
+        if self._key(measured.function_key, inputs) != measured.key:  # sizes that come now and then
+            return Between(measured)
+        if isinstance(state, InTurn) and state.thread == threading.get_ident():
+            state.last = called.calls
+            return state
+        is_cheap = measured.spent < _SHARE * (time.monotonic() - measured.since)
+        return InTurn(measured, called.calls) if is_cheap or not measured.times.enough else Between(measured)
 
-    def _begin(self, clock: _Clock, inputs: Sequence[Any]) -> None:
-        """Finds out how a function can be measured, and what is known of it."""
+    def _settled(self, called: Function, function: Any) -> State:
+        """After a look at whether kernels run."""
+        name = called_name(function)
+        called.due = called.calls + SETTLING
+        if self._first_calls is not None and not self._first_calls.is_over(name):
+            return Waiting()
+        may_replace = self._first_calls is not None and self._first_calls.changes_any_time(name.decode())
+        return Settling(time.monotonic(), may_replace)
+
+    def _looked_at(self, called: Function, state: Settling, inputs: Sequence[Any]) -> Between | Left:
+        """After finding out how a function can be measured, and what is known of it."""
         try:
-            clock.looked = True
-            definition = FunctionDefinition(context(), clock.name.encode())
+            definition = FunctionDefinition(context(), called.name.encode())
         except tf.errors.NotFoundError:
-            clock.why_not = "TensorFlow has removed a function that it calls"
-            return
-        clock.stitched = self._is_stitched(clock.name)
-        if not clock.stitched:
-            clock.why_not = "nothing of it was stitched"
-        elif is_op_determinism_enabled():
-            clock.why_not = "its results have to repeat (op determinism)"
-        elif context().num_gpus():
-            clock.why_not = "on GPUs regions alone are timed"
-        else:
-            seen = why_seen(definition, inputs)
-            clock.beside, clock.writes = not seen, writes(definition.functions)
-            clock.why_not = "" if clock.may_replace else seen
-        clock.function_key = definition.key()
-        clock.key = self._key(clock.function_key, inputs)
+            return Left("TensorFlow has removed a function that it calls", stitched=False)
+        if not self._is_stitched(called.name):
+            return Left("nothing of it was stitched", stitched=False)
+        if is_op_determinism_enabled():
+            return Left("its results have to repeat (op determinism)")
+        if context().num_gpus():
+            return Left("on GPUs regions alone are timed")
+        seen = why_seen(definition, inputs)
+        if seen and not state.may_replace:
+            return Left(seen)
+        function_key = definition.key()
+        measured = Measured(function_key, self._key(function_key, inputs), not seen, writes(definition.functions),
+                            state.since)
         try:
-            clock.times = self._store.recall(clock.key)
+            measured.times = self._store.recall(measured.key)
         except (OSError, StitchError) as error:
             self._noted(f"{error}; the step is measured again")
-        clock.recalled = clock.times.turns
+        measured.recalled = measured.times.turns
+        return Between(measured)
 
-    def _part(self, clock: _Clock, flat: Flat, plain: Flat, function: Any, inputs: Sequence[Any],
+    def _part(self, called: Function, turn: InTurn, flat: Flat, plain: Flat, function: Any, inputs: Sequence[Any],
               captured: Sequence[Any]) -> Any:
         """One call of the program in a turn."""
-        if clock.beside and not clock.before_us:
-            self._run_unseen(clock, plain, function, inputs, captured)
-            clock.now_us, clock.around_us = [], []
-        if clock.beside and not clock.before_us:  # it failed
+        if turn.measured.beside and turn.wants_plain:
+            called.state = self._run_unseen(turn, plain, function, inputs, captured)
+        if isinstance(called.state, Left):
+            called.due = NEVER
             return flat(function, inputs, captured)
-        if len(clock.before_us) < clock.row:
+        if turn.wants_plain:
             with self._plain():
-                result = self._timed(clock.before_us, plain, function, inputs, captured)
-            clock.now_us, clock.around_us = [], []
-            self._warm(clock)
+                result, us = _timed(plain, function, inputs, captured)
+            turn.add_plain(us)
+            is_ours = False
         else:
-            result = self._timed(clock.now_us, flat, function, inputs, captured)
-        clock.due = clock.calls + 1
+            result, us = _timed(flat, function, inputs, captured)
+            turn.now_us.append(us)
+            is_ours = True
+        called.due = called.calls + 1
         self._set_near(True)
         if getattr(self._thread, "around", False):
-            self._thread.part = clock
+            self._thread.part = called, turn, is_ours
         else:  # it is no tf.function's call
-            self._end_part(clock, 0.0)
+            self._end_part(called, turn, is_ours, 0.0)
         return result
 
-    def _end_part(self, clock: _Clock, around_us: float) -> None:
-        """A call of a turn is over; perhaps the turn is, too."""
-        clock.around_us.append(around_us)
-        if len(clock.before_us) < clock.row or len(clock.now_us) < clock.row:
-            return
-        around = min(clock.around_us)
-        before, now = min(clock.before_us) + around, min(clock.now_us) + around
-        clock.before_us = []
-        clock.due = _later(clock)
+    def _end_part(self, called: Function, turn: InTurn, is_ours: bool, around_us: float) -> None:
+        """A call of a turn is over; perhaps the turn is, too. Other threads may have given it up meanwhile."""
+        with self._changing:
+            if is_ours:
+                turn.around_us.append(around_us)
+            if called.state is not turn or not turn.is_over:
+                return
+            measured = turn.measured
+            called.state, called.due = Between(measured), called.later()
+            measured.times = measured.times.with_turn(*turn.result())
         self._set_near(False)
-        self._add(clock, before, now)
+        if measured.times.turns in (LEAST_TURNS, MOST_TURNS):
+            self._keep(measured)
 
-    def _warm(self, clock: _Clock) -> None:
-        """After TensorFlow's first call, which instantiates its graph and does not count; its second says how many
-        calls there are in a row."""
-        clock.warm += 1
-        if clock.warm == 1:
-            clock.before_us = []
-        elif clock.warm == 2:
-            clock.row = max(_LEAST_ROW, min(_MOST_ROW, int(_ROW_US / clock.before_us[0])))
-
-    def _run_unseen(self, clock: _Clock, plain: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any]
-                    ) -> None:
+    def _run_unseen(self, turn: InTurn, plain: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any]
+                    ) -> InTurn | Left:
         """Calls of TensorFlow's graph beside the program. Before the first one it is instantiated."""
         begin = time.perf_counter()
         try:
             given = [*inputs, *captured]
-            given = with_copies(given) if clock.writes else given
+            given = with_copies(given) if turn.measured.writes else given
             with self._plain():
-                while len(clock.before_us) < clock.row:
-                    self._timed(clock.before_us, plain, function, given[:len(inputs)], given[len(inputs):])
-                    self._warm(clock)
+                while turn.wants_plain:
+                    turn.add_plain(_timed(plain, function, given[:len(inputs)], given[len(inputs):])[1])
         except Exception as error:  # the program's own call says what is wrong, if it is not for want of memory
-            clock.why_not, clock.due, clock.before_us = f"a call beside it failed: {type(error).__name__}", 1 << 62, []
-        clock.spent += time.perf_counter() - begin
+            return Left(f"a call beside it failed: {type(error).__name__}", turn.measured)
+        finally:
+            turn.measured.spent += time.perf_counter() - begin
+        return turn
 
-    def _timed(self, times: list[float], call: Flat, *arguments: Any) -> Any:
-        start = time.perf_counter()
-        result = call(*arguments)
-        times.append(max(1e-3, (time.perf_counter() - start) * 1e6))
-        return result
-
-    def _add(self, clock: _Clock, before: float, now: float) -> None:
-        clock.times = clock.times.with_turn(before, now)
-        if clock.times.turns in (LEAST_TURNS, MOST_TURNS):
-            self._keep(clock)
-
-    def _keep(self, clock: _Clock) -> None:
+    def _keep(self, measured: Measured) -> None:
         try:
-            self._store.keep(clock.key, clock.times)
+            self._store.keep(measured.key, measured.times)
         except OSError as error:
             self._noted(f"times of a step cannot be kept: {error}")
 
@@ -356,6 +307,42 @@ class StepTurns:
             self._thread.plain = self.measures = False
 
 
-def _later(clock: _Clock) -> int:
-    """The call that may be the next turn."""
-    return max(clock.calls + 8, clock.calls * 5 // 4)
+def _can_be_measured(ctx: Any) -> bool:
+    """Whether a call is one as any other."""
+    return is_plain_call(ctx) and not ctx.is_async() and not ctx.function_call_options.executor_type
+
+
+def _is_of_others(called: Function) -> bool:
+    """Whether a turn goes on that is another thread's, and not given up."""
+    state = called.state
+    return isinstance(state, InTurn) and state.thread != threading.get_ident() and called.calls < state.last + _STALE
+
+
+def _ended(state: State) -> State:
+    """A turn that was interrupted is given up."""
+    return Between(state.measured) if isinstance(state, InTurn) else state
+
+
+def _timed(call: Flat, *arguments: Any) -> tuple[Any, float]:
+    """What a call gives, and its microseconds."""
+    start = time.perf_counter()
+    result = call(*arguments)
+    return result, max(1e-3, (time.perf_counter() - start) * 1e6)
+
+
+def _entry(called: Function) -> StepEntry:
+    measured = called.measured
+    times, recalled = (StepTimes(), 0) if measured is None else (measured.times, measured.recalled)
+    return StepEntry(called.name, called.calls, times.before_us, times.now_us, recalled, _why_not(called, times))
+
+
+def _why_not(called: Function, times: StepTimes) -> str:
+    """Why there are too few turns; "" where there are enough."""
+    if times.enough:
+        return ""
+    if isinstance(called.state, Waiting | Settling):
+        too_few = isinstance(called.state, Settling) or called.calls < FIRST_LOOK + SETTLING
+        said = "once" if called.calls == 1 else f"{called.calls} times"
+        return f"called {said}, too seldom" if too_few else "its kernels came too late"
+    why = called.state.why if isinstance(called.state, Left) else ""
+    return why or f"{times.turns} of {LEAST_TURNS} turns were measured, too few"

@@ -81,6 +81,11 @@ class GraphEntry:
     sources: dict[str, str] = field(default_factory=dict)
     branches: list[BranchEntry] = field(default_factory=list)
 
+    @property
+    def is_of_session(self) -> bool:
+        """Whether Session.run runs it: TensorFlow gives all such graphs this name."""
+        return self.graph == "tf_graph"
+
 
 @dataclass(frozen=True)
 class CudaGraphs:

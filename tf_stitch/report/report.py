@@ -263,7 +263,8 @@ class Report:
 
     def _said_of_time(self, why_untimed: str) -> str:
         """What was gained. The lock is held."""
-        said = why_untimed or said_of_steps(self.steps)
+        sessions = any(graph.is_of_session and graph.regions for graph in self.graphs)
+        said = why_untimed or said_of_steps(self.steps, sessions)
         if why_untimed or any(not step.why_not for step in self.steps):
             return said
         return f"{said}; {self._longest_regions(self.graphs) or self._why_untimed()}"

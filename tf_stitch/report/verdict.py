@@ -29,6 +29,7 @@ class RegionsTime:
         timed: how many regions the profitability check has timed often enough.
         now_us: sum of their times, each by what runs now. Regions may run side by side: a step may take less.
         plain_us: the same by TensorFlow's ops.
+        step: what runs the graph.
     """
 
     runs: int
@@ -36,6 +37,7 @@ class RegionsTime:
     timed: int
     now_us: float
     plain_us: float
+    step: str = "step"
 
     @property
     def weight(self) -> float:
@@ -44,8 +46,8 @@ class RegionsTime:
 
     def __str__(self) -> str:
         part = "" if self.timed == self.regions else f" ({self.timed} of its {self.regions} timed often enough)"
-        return (f"regions of a step {milliseconds(self.now_us)}, by TensorFlow's ops {milliseconds(self.plain_us)} "
-                f"each alone{part}")
+        return (f"regions of a {self.step} {milliseconds(self.now_us)}, by TensorFlow's ops "
+                f"{milliseconds(self.plain_us)} each alone{part}")
 
 
 def regions_time(graph: GraphEntry, regions: Iterable[RegionEntry], timed: Iterable[ProfitabilityEntry]
@@ -58,7 +60,8 @@ def regions_time(graph: GraphEntry, regions: Iterable[RegionEntry], timed: Itera
     if not now or not plain:
         return None
     runs = max((r.runs + r.preferred_fallback_runs for r in regions if r.id in numbers), default=0)
-    return RegionsTime(max(runs, 1), len(numbers), len(latest), now, plain)
+    step = "call of Session.run" if graph.is_of_session else "step"
+    return RegionsTime(max(runs, 1), len(numbers), len(latest), now, plain, step)
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,12 @@ def main_step(entries: Iterable[StepEntry]) -> Step | None:
     return max(steps, key=lambda step: step.calls * step.now_us, default=None)
 
 
-def said_of_steps(entries: Sequence[StepEntry]) -> str:
-    """What calls took and take; or why nobody knows."""
+def said_of_steps(entries: Sequence[StepEntry], sessions: bool = False) -> str:
+    """What calls took and take; or why nobody knows.
+
+    Args:
+        sessions: the program ran stitched graphs by Session.run, which cannot run one graph now and another one later.
+    """
     step = main_step(entries)
     calls = 0 if step is None else step.calls
     others = [entry for entry in entries if entry.why_not and entry.calls > calls]
@@ -110,7 +117,8 @@ def said_of_steps(entries: Sequence[StepEntry]) -> str:
     why = "" if other is None else f"{user_name(other.function)}: {other.why_not}"
     if step is not None:
         return f"{step}" + (f" (not measured: {why})" if why else "")
-    return f"no step was measured: {why or 'the program called no stitched tf.function'}"
+    no_function = "of Session.run regions alone are timed" if sessions else "the program called no stitched tf.function"
+    return f"no step was measured: {why or no_function}"
 
 
 def user_name(function: str) -> str:

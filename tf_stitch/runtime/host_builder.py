@@ -9,6 +9,7 @@ import tempfile
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+from typing import NoReturn
 
 from tf_stitch.child_process import find_program
 from tf_stitch.compiler_run import refuses_the_source, run_compiler
@@ -17,6 +18,7 @@ from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.library_check import check_library
+from tf_stitch.runtime.recorded_compiler import record_compiler, recorded_compiler
 
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel. Every op of
 # the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/rounding.md).
@@ -47,8 +49,28 @@ def compiler_version() -> str:
     return next(iter(_version(cc).splitlines()), "") if cc else ""
 
 
+def kernels_compiler(kernels: Path) -> str:
+    """What the C compiler says of itself whose kernels can be had: the one that is there, else the one that the kernels
+    of a cache are of, else "".
+
+    Args:
+        kernels: the cache's folder of kernels.
+
+    Raises:
+        BuildInterruptedError: it was killed.
+    """
+    cc = compiler()
+    return _version(cc) if cc else recorded_compiler(kernels)
+
+
+def has_host_kernels(kernels: Path) -> bool:
+    """Whether kernels for this processor can be built, or may be in a folder."""
+    return compiler() is not None or recorded_compiler(kernels) != ""
+
+
 def build_host(source: str, architecture: str, cache: KernelCache, options: tuple[str, ...] = OPTIONS) -> Path:
-    """A shared library of the C source `emit_cpu` made, from the cache or the compiler.
+    """A shared library of the C source `emit_cpu` made, from the cache or the compiler. Without a compiler, the one
+    that the cache has from its compiler.
 
     Args:
         options: for the compiler; others are for measurements.
@@ -58,16 +80,24 @@ def build_host(source: str, architecture: str, cache: KernelCache, options: tupl
         BuildInterruptedError: the compiler failed for something else than the source, or wrote no library.
     """
     cc = compiler()
-    if cc is None:
-        raise BuildError("no C compiler found (gcc, cc or clang); install one, e.g. `apt-get install gcc`")
+    version = kernels_compiler(cache.folder)
     options = (*options, f"-march={architecture}", *_WIDE_VECTORS)
-    key = cache_key(code_of(source + _headers()), "cpu", architecture, options, _version(cc), _cpu_features())
+    key = cache_key(code_of(source + _headers()), "cpu", architecture, options, version, _cpu_features())
     found = cache.get(key, ".so")
-    if found is not None:
-        return found
-    with cache.alone(key, TIMEOUT_SECONDS) as waited:  # workers that start together compile each kernel once
-        found = cache.get(key, ".so") if waited else None
-        return found or cache.put(key, ".so", _compile(cc, source, options), lambda path: check_library(path, cc))
+    if cc is None:
+        return found or _cannot_build(cache, version)
+    if found is None:
+        with cache.alone(key, TIMEOUT_SECONDS) as waited:  # workers that start together compile each kernel once
+            found = cache.get(key, ".so") if waited else None
+            found = found or cache.put(key, ".so", _compile(cc, source, options), lambda path: check_library(path, cc))
+    record_compiler(cache.folder, version)
+    return found
+
+
+def _cannot_build(cache: KernelCache, version: str) -> NoReturn:
+    lacks = f", and the kernels in {cache.folder} (by {version.splitlines()[0]}) lack one" if version else ""
+    raise BuildError(f"no C compiler found (gcc, cc or clang){lacks}; install one, e.g. `apt-get install gcc`"
+                     + (", or fill the cache again: tf_stitch prebuild" if version else ""))
 
 
 def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:

@@ -49,6 +49,15 @@ def describe_cuda() -> dict[str, object]:
             "date": time.strftime("%Y-%m-%d")}  # fmt: skip
 
 
+def commit() -> str:
+    """Of this tree; "" where it is not one of git's."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def module_path(root: Path) -> str:
     """PYTHONPATH of a process that uses the package at `root`, and what this process finds by it."""
     return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))

@@ -12,6 +12,8 @@ from tools.benchmark.raw_rows import RAW, read_rows
 MODEL_FILES = ("h200_recommenders", "h100_recommenders", "h100_recurrent", "h200_recurrent", "h200_halves",
                "cpu_recommenders")  # fmt: skip
 """Of `tools.benchmark`, beside the papers' rows, which tools.tables prints."""
+CPU_FILES = ("cpu_models", "cpu_recommenders")
+"""Of `tools.benchmark` on two cores: the papers' models, and recommenders."""
 FRAMEWORKS = {"tensorflow_ms": "TensorFlow", "xla_ms": "XLA", "tf_stitch_ms": "tf_stitch",
               "keras_jax_ms": "Keras on JAX", "openvino_f32_ms": "Keras on OpenVINO in float32",
               "openvino_ms": "Keras on OpenVINO by default, in bfloat16"}  # fmt: skip
@@ -105,10 +107,11 @@ def frameworks() -> Iterator[str]:
 
 
 def on_cpus() -> Iterator[str]:
-    """The front page's lines about CPUs."""
-    rows = [row for row in read_csv("frameworks.csv") if "CPU" in row["device"]]
-    for column, name in FRAMEWORKS.items():
-        ratios = [float(row[column]) / float(row["tf_stitch_ms"]) for row in rows if row[column]]
-        if column != "tf_stitch_ms":
-            yield (f"- {geometric_mean(ratios):.2f} times as fast as {name} ({min(ratios):.2f} to {max(ratios):.2f}, "
-                   f"{len(ratios)} networks)")
+    """The front page's lines about CPUs, of rows that a command measured."""
+    rows = [row for name in CPU_FILES for row in read_rows(RAW / f"{name}.json.gz")]
+    for backend, name in (("tf", "TensorFlow"), ("xla", "XLA")):
+        ratios = {f"{row['model']}, {row['mode']}": row[f"{backend}_us"] / row["stitch_us"]
+                  for row in rows if row.get(f"{backend}_us") and row.get("stitch_us")}  # fmt: skip
+        least = min(ratios, key=ratios.__getitem__)
+        yield (f"- {geometric_mean([*ratios.values()]):.2f} times as fast as {name} over {len(ratios)} train steps and "
+               f"inferences; least {least} ({ratios[least]:.2f}), most {max(ratios.values()):.2f}.")

@@ -23,7 +23,7 @@ from absl import app, flags
 
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
-from tools.benchmark.machine import describe_cpu, module_path
+from tools.benchmark.machine import commit, describe_cpu, module_path
 from tools.verdict.row import ALLOWED, NAMES, Row, step_ms, table, within
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,7 @@ def measured(program: str) -> Row:
 def main(_: Sequence[str]) -> None:
     raw = Path(_OUTPUT.value)
     if not _AGAIN.value:
-        head = {"command": f"python -m tools.verdict {shlex.join(_flags())}", "commit": _commit(), **describe_cpu()}
+        head = {"command": f"python -m tools.verdict {shlex.join(_flags())}", "commit": commit(), **describe_cpu()}
         with ThreadPoolExecutor(_JOBS.value) as jobs:
             rows = list(jobs.map(measured, _ONLY.value))
         head["load when it ended"] = round(os.getloadavg()[0], 2)
@@ -104,11 +104,6 @@ Command: `{head["command"]}`. {machine}.
 Other programs ran on the same cores: where the rounds' ratios lie far apart, nothing can be told.
 Rows: [verdict.jsonl](verdict.jsonl).
 """
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def _flags() -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.graph import pipeline
 from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.region_graph import CHECKED, RegionGraph
 from tf_stitch.graph.finish.validation import validate_graph
@@ -37,6 +37,8 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import DotAttrs, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.passes import update_in_place
+from tf_stitch.runtime import host_builder
+from tf_stitch.runtime.recorded_compiler import record_compiler
 
 ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 CASES = cases()
@@ -327,10 +329,14 @@ def loops_as_ops(config: StitchConfig, device: str, native: bool) -> bool:
     return GraphOptions.by(config, device, native, {}, Controls(config)).loops_as_ops
 
 
-def test_a_gpus_loops_need_a_compiler_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpus_loops_need_kernels_for_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert loops_as_ops(StitchConfig(), "GPU", native=True)
     assert not loops_as_ops(StitchConfig(), "GPU", native=False)
-    monkeypatch.setattr(pipeline, "compiler", lambda: None)
-    assert not loops_as_ops(StitchConfig(), "GPU", native=True)
-    assert loops_as_ops(StitchConfig(loop_op="1"), "GPU", native=True)
-    assert loops_as_ops(StitchConfig(), "CPU", native=True)
+    monkeypatch.setattr(host_builder, "compiler", lambda: None)
+    config = StitchConfig(cache_dir=tmp_path)
+    assert not loops_as_ops(config, "GPU", native=True)
+    assert loops_as_ops(replace(config, loop_op="1"), "GPU", native=True)
+    assert loops_as_ops(config, "CPU", native=True)
+    config.kernels_dir.mkdir()
+    record_compiler(config.kernels_dir, "gcc 12")
+    assert loops_as_ops(config, "GPU", native=True), "the cache may have its kernels"

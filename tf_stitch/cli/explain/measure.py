@@ -27,7 +27,7 @@ def measure(document: Document) -> Iterator[str]:
     CPU kernels are timed in one thread, CUDA kernels in a queue of their like; over the same memory each time, which
     small kernels find in caches.
     """
-    cache = KernelCache(load_config().cache_dir / "kernels")
+    cache = KernelCache(load_config().kernels_dir)
     timed: dict[str, Times] = {}  # regions of equal structure share a source
     for region, (number, build) in last_builds(document).items():
         source = build["source"]

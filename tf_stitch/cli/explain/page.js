@@ -98,18 +98,21 @@ function visible() {
   return { children, inside, edges };
 }
 
+// What boxes say below their titles.
+function lines({ layers, time }) { return [layers, time].filter(Boolean); }
+
 // Title, font and colour of anything that is drawn.
 function look(id) {
   const key = id.slice(1);
   if (id[0] === "r") {
     const region = shown.regions.find((r) => r.number === Number(key));
     const calls = region.calls ? `, ${region.calls} library calls` : "";
-    return { lines: [`region ${key}: ${region.ops} ops, ${region.kernels} kernels${calls}`, region.time],
+    return { lines: [`region ${key}: ${region.ops} ops, ${region.kernels} kernels${calls}`, ...lines(region)],
       font: REGION_FONT, fill: (light) => colour(region.number, light), classes: "region" };
   }
   if (id[0] === "k") {
     const kernel = shown.kernels[key];
-    return { lines: [`kernel ${key}: ${kernel.title}`, kernel.time], font: KERNEL_FONT,
+    return { lines: [`kernel ${key}: ${kernel.title}`, ...lines(kernel)], font: KERNEL_FONT,
       fill: (light) => colour(kernel.region, light - 4), classes: "kernel" };
   }
   const op = shown.ops[Number(key)];
@@ -120,7 +123,7 @@ function look(id) {
 // A closed box, or an op; or an open box, whose `contents` are placed in it.
 function measured(id, drawn) {
   const { lines, font } = look(id), width = Math.max(...lines.map((text) => labelWidth(text, font)));
-  if (!open.has(id)) return { width, height: id[0] === "n" ? LINE : 3 * font };
+  if (!open.has(id)) return { width, height: id[0] === "n" ? LINE : (lines.length + 1) * font };
   const contents = arranged(id, drawn), height = contents.height + TITLE + 2 * MARGIN;
   return { width: Math.max(contents.width + 2 * MARGIN, width), height, contents };
 }
@@ -213,6 +216,16 @@ function showOp(place, zoom = true) {
   tellNeighbours("is read by", users.map((i) => [i, schemeOf(place, i)]));
 }
 
+// Shows a kernel where it is, as its box or as its only op.
+function showKernel(name) {
+  const place = shown.ops.findIndex((op) => op.kernels.includes(name)), region = shown.kernels[name].region;
+  const box = boxesAround(shown.ops[place]).at(-1);
+  open.add(regionId(region));
+  draw();
+  if (shown.kernels[name].ops > 1) showBox(box, true);
+  else showOp(place);
+}
+
 // Shows a region or a kernel, and opens or closes it.
 function showBox(id, opened) {
   if (opened !== open.has(id)) {
@@ -231,10 +244,11 @@ function showBox(id, opened) {
   details.prepend(toggle);
 }
 
-function find() {
+// Lists what the field on the left asks for: {regions, found}, the latter places of ops.
+function listHits() {
   const text = search.value.trim().toLowerCase();
   hits.replaceChildren();
-  if (!text) return;
+  if (!text) return { regions: [], found: [] };
   const regions = searchRegions(text), found = searchOps(text);
   regions.forEach((r) => line(hits, `region ${r.number}`, colour(r.number, 70), () => showBox(regionId(r.number), true)));
   found.slice(0, LONGEST_LIST).forEach((place) => {
@@ -242,21 +256,43 @@ function find() {
     line(hits, `${name} (${[op, source].filter(Boolean).join(", ")})`, stripe(shown.ops[place]), () => showOp(place));
   });
   if (found.length > LONGEST_LIST) line(hits, `and ${found.length - LONGEST_LIST} more`, "transparent", null);
-  if (regions.length) showBox(regionId(regions[0].number), true);
-  else if (found.length) showOp(found[0]);
-  else line(hits, "nothing of this graph has all these words", "transparent", null);
+  if (!regions.length && !found.length) line(hits, "nothing of this graph has all these words", "transparent", null);
+  return { regions, found };
 }
 
-function showGraph(number) {
+function find() {
+  const { regions, found } = listHits();
+  if (regions.length) showBox(regionId(regions[0].number), true);
+  else if (found.length) showOp(found[0]);
+}
+
+// Draws a graph, and opens the kernel, what the field asks for, or the region that takes most time.
+function showGraph(number, kernel = null) {
   shown = graphs[number];
   open = new Set();
   regionList.replaceChildren();
-  shown.regions.forEach((r) => line(regionList, `region ${r.number}: ${r.ops} ops, ${r.time}`, colour(r.number, 70),
-    () => showBox(regionId(r.number), true)));
+  const total = totalOf(shown) || 1;
+  longest(shown.regions).forEach((r) => line(regionList,
+    [`${Math.round(100 * r.total / total)}% region ${r.number}: ${r.ops} ops`, ...lines(r)].join(", "),
+    colour(r.number, 70), () => showBox(regionId(r.number), true)));
   details.replaceChildren();
   draw();
   cy.fit(undefined, 20);
-  find();
+  if (kernel !== null) {
+    listHits();
+    showKernel(kernel);
+  } else if (search.value.trim()) find();
+  else if (shown.regions.length) showBox(regionId(longest(shown.regions)[0].number), true);
+}
+
+// Microseconds in all regions of a graph.
+function totalOf(graph) { return graph.regions.reduce((sum, region) => sum + region.total, 0); }
+
+function longest(regions) { return [...regions].sort((a, b) => b.total - a.total); }
+
+// Whether the page begins with graph a: the one that takes most time, or has most ops where nothing has times.
+function startsBefore(a, b) {
+  return totalOf(a) !== totalOf(b) ? totalOf(a) > totalOf(b) : a.ops.length >= b.ops.length;
 }
 
 function openOnly(boxes) {
@@ -276,10 +312,12 @@ document.getElementById("fit").onclick = () => cy.fit(undefined, 20);
 sources.onchange = draw;
 graphs.forEach((graph) => { graph.minor = minorOps(graph.ops); });
 graphs.forEach((graph, i) => chooser.add(new Option(`${graph.name} (${graph.ops.length} ops)`, i)));
-const largest = graphs.reduce((best, graph, i) => graph.ops.length > graphs[best].ops.length ? i : best, 0);
-chooser.value = largest;
-chooser.onchange = () => showGraph(Number(chooser.value));
 let waiting = null;
 search.oninput = () => { clearTimeout(waiting); waiting = setTimeout(find, 200); };
-search.value = decodeURIComponent(location.hash.slice(1));  // page.html#name opens with a search
-showGraph(largest);
+chooser.onchange = () => showGraph(Number(chooser.value));
+const wanted = decodeURIComponent(location.hash.slice(1));  // page.html#name opens with a layer or an op
+const landing = wanted ? largestKernel(wanted.trim().toLowerCase()) : null;
+const first = landing?.graph ?? graphs.indexOf(graphs.reduce((a, b) => startsBefore(a, b) ? a : b));
+chooser.value = first;
+search.value = wanted;
+showGraph(first, landing?.kernel);

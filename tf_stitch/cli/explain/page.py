@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tf_stitch.cli.explain.layers import Layers
 from tf_stitch.cli.explain.memory import RegionMemory, memory_section
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import kernel_line, micros, region_facts, times
@@ -42,9 +43,17 @@ def write_page(graphs: Sequence[Graph], path: Path, memories: Sequence[RegionMem
 
 
 def _graph(graph: Graph) -> dict[str, Any]:
+    layers = Layers(op.name for op in graph.ops)
+    members: dict[str, list[str]] = {}
+    for op in graph.ops:
+        for kernel in op.kernels:
+            members.setdefault(kernel.name, []).append(op.name)
     return {"name": graph.name, "ops": [_op(op) for op in graph.ops],
-            "regions": [_region(region) for region in graph.regions],
-            "kernels": {k.name: _kernel(k, region) for region in graph.regions for k in region.kernels}}  # fmt: skip
+            "regions": [_region(region, layers.of_all(
+                [name for kernel in region.kernels for name in members.get(kernel.name, [])]))
+                for region in graph.regions],
+            "kernels": {k.name: _kernel(k, region, layers.of_all(members.get(k.name, [])))
+                        for region in graph.regions for k in region.kernels}}  # fmt: skip
 
 
 def _op(op: Op) -> dict[str, Any]:
@@ -52,19 +61,26 @@ def _op(op: Op) -> dict[str, Any]:
             "scheme": op.scheme, "why": op.why, "inputs": op.inputs, "source": op.source}  # fmt: skip
 
 
-def _kernel(kernel: Kernel, region: Region) -> dict[str, Any]:
+def _kernel(kernel: Kernel, region: Region, layers: str) -> dict[str, Any]:
     edges: dict[str, dict[str, str]] = {}
     for (producer, user), (scheme, _) in kernel.edges.items():
         edges.setdefault(producer, {})[user] = scheme
     return {"text": kernel_line(kernel), "edges": edges, "schemes": kernel.node_schemes, "ops": kernel.ops,
             "region": region.number, "title": f"{kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops",
-            "time": times(kernel)}  # fmt: skip
+            "layers": layers, "total": kernel.now_us * max(region.runs, 1), "time": times(kernel)}  # fmt: skip
 
 
-def _region(region: Region) -> dict[str, Any]:
+def _region(region: Region, layers: str) -> dict[str, Any]:
     calls = sum(kernel.rule == LIBRARY for kernel in region.kernels)
-    measured = "" if region.measured_us is None else f", {micros(region.measured_us)} measured"
     return {"number": region.number, "ops": region.ops, "kernels": len(region.kernels) - calls, "calls": calls,
-            "kernelNames": [k.name for k in region.kernels],
-            "time": f"{micros(region.predicted_us)} predicted{measured}",
+            "kernelNames": [k.name for k in region.kernels], "layers": layers, "total": region.total_us,
+            "time": _times_of_region(region),
             "about": [*region_facts(region), *([region.problem] if region.problem else [])]}  # fmt: skip
+
+
+def _times_of_region(region: Region) -> str:
+    """Measured, predicted, and what TensorFlow's ops take; a loop as a whole has no prediction of its own."""
+    measured = region.measured_us if region.check is None else region.check.stitched_us
+    found = {"predicted": region.predicted_us if region.kernels else None, "measured": measured,
+             "by TensorFlow's ops": None if region.check is None else region.check.plain_us}
+    return ", ".join(f"{micros(time)} {what}" for what, time in found.items() if time is not None)

@@ -61,6 +61,29 @@ class Kernel:
     template: str = ""
     chosen_by: str = ""
 
+    @property
+    def now_us(self) -> float:
+        """Microseconds of a run: its part of a measured launch, else as predicted."""
+        return self.predicted_us if self.measured_us is None else self.measured_us / self.shared_launch
+
+
+@dataclass(frozen=True)
+class Check:
+    """A region's time against TensorFlow's ops in the run: microseconds of both, and whether these run since."""
+
+    stitched_us: float
+    plain_us: float
+    gave_way: bool
+
+    @property
+    def now_us(self) -> float:
+        """Of what runs."""
+        return self.plain_us if self.gave_way else self.stitched_us
+
+    def __str__(self) -> str:
+        runs = "so it gave way to them" if self.gave_way else "so its kernels run"
+        return f"{self.stitched_us:.1f} us in the run, {self.plain_us:.1f} us by TensorFlow's ops, {runs}"
+
 
 @dataclass(frozen=True)
 class Region:
@@ -71,7 +94,7 @@ class Region:
         live: of that, what has to be there at one time.
         cuda_graphs: as the report has them; None without any.
         measured_us: sum over its kernels, not its library calls; None where one is not known.
-        check: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
+        check: None: it was not timed in the run.
         problem: why there is no executable.
         loop: its part in a loop that runs as one op; None without.
         is_whole_loop: it is the loop, which has no executable of its own.
@@ -90,7 +113,7 @@ class Region:
     arena: int
     live: int
     cuda_graphs: dict[str, Any] | None
-    check: str | None
+    check: Check | None
     problem: str | None
     loop: str | None = None
     is_whole_loop: bool = False
@@ -99,6 +122,16 @@ class Region:
     @property
     def predicted_us(self) -> float:
         return sum(kernel.predicted_us for kernel in self.kernels)
+
+    @property
+    def now_us(self) -> float:
+        """Microseconds of a run: measured in the program, else as predicted."""
+        return self.check.now_us if self.check else self.predicted_us
+
+    @property
+    def total_us(self) -> float:
+        """Of all of its runs; of one where nothing ran."""
+        return self.now_us * max(self.runs, 1)
 
 
 @dataclass(frozen=True)
@@ -275,14 +308,12 @@ def _loop(document: Document, region: int) -> tuple[str | None, bool]:
     return None, False
 
 
-def _check(document: Document, region: int) -> str | None:
-    """What the profitability check found last, in words."""
+def _check(document: Document, region: int) -> Check | None:
+    """What the profitability check found last."""
     found = [entry for entry in document.get("profitability", []) if entry["region"] == region]
     if not found:
         return None
-    runs = {"stitched": "so its kernels run", "fallback": "so it gave way to them"}[found[-1]["chosen"]]
-    return (f"{found[-1]['stitched_us']:.1f} us in the run, {found[-1]['fallback_us']:.1f} us by TensorFlow's ops, "
-            f"{runs}")  # fmt: skip
+    return Check(found[-1]["stitched_us"], found[-1]["fallback_us"], found[-1]["chosen"] == "fallback")
 
 
 def _measured(kernels: list[Kernel]) -> float | None:

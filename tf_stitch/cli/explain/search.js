@@ -20,6 +20,19 @@ function allOf(op) {
   return [op.name, op.op, op.source, region, ...kernels, op.why ?? ""].join("\n").toLowerCase();
 }
 
+// {graph, kernel}: of all kernels with ops whose names have these words, the one that takes most time; null if the text
+// is an op's whole name, or no kernel has such an op.
+function largestKernel(text) {
+  const words = text.match(/\S+/g) ?? [], found = [];
+  for (const [graph, { ops, kernels }] of graphs.entries()) {
+    if (ops.some((op) => op.name.toLowerCase() === text)) return null;
+    for (const op of ops.filter((op) => holdsAll(op.name.toLowerCase(), words))) {
+      found.push(...op.kernels.map((kernel) => ({ graph, kernel, total: kernels[kernel].total })));
+    }
+  }
+  return found.reduce((best, one) => best && best.total >= one.total ? best : one, null);
+}
+
 // Places of the ops that a text finds; of those that fit equally well in the graph's order.
 function searchOps(text) {
   const words = (text.match(/region \d+|\S+/g) ?? []).map((word) => word.startsWith("region ") ? `${word}\n` : word);

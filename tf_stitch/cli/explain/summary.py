@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from tf_stitch.cli.explain.branch_text import branch_lines, place
 from tf_stitch.cli.explain.load import Document
@@ -28,18 +27,9 @@ _HELP = {
 """Part of a reason -> what to do about it."""
 
 
-@dataclass(frozen=True)
-class _Time:
-    """Microseconds of one run of a region: now, and by TensorFlow's ops; the latter None where it was not timed."""
-
-    now: float
-    plain: float | None
-
-
 def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
     """Lines of the first screen."""
     regions = {region.number: region for graph in graphs for region in graph.regions if region.kernels}
-    times = {number: _time(document, region) for number, region in regions.items()}
     ops = {op.name: op for graph in graphs for op in graph.ops}
     of_region: dict[int, list[Op]] = {}
     for graph in graphs:
@@ -49,7 +39,7 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
     steps = [StepEntry(**step) for step in document.get("steps", [])]
     if steps:
         yield said_of_steps(steps)
-    yield from _where_time_goes(regions, times, of_region)
+    yield from _where_time_goes(regions, of_region)
     yield from _kernels(regions, ops)
     yield from _left_out(graphs, {reason for graph in document["graphs"] for reason in graph["left_out"]})
     yield from branch_lines(document, [graph.name for graph in graphs], _BRANCHES)
@@ -57,19 +47,11 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
     yield "more: --op=GLOB or --source=FILE:LINE for some ops, --why=GLOB for all that is known of them, --full"
 
 
-def _time(document: Document, region: Region) -> _Time:
-    timed = [entry for entry in document.get("profitability", []) if entry["region"] == region.number]
-    if timed:
-        last = timed[-1]
-        return _Time(last["fallback_us" if last["chosen"] == "fallback" else "stitched_us"], last["fallback_us"])
-    return _Time(region.predicted_us, None)
-
-
-def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: dict[int, list[Op]]) -> Iterator[str]:
-    known = [time for time in times.values() if time.plain is not None]
+def _where_time_goes(regions: dict[int, Region], ops: dict[int, list[Op]]) -> Iterator[str]:
+    known = [region.check for region in regions.values() if region.check]
     if known:
-        now, plain = sum(time.now for time in known), sum(time.plain or 0.0 for time in known)
-        gave_way = sum("gave way" in (region.check or "") for region in regions.values())
+        now, plain = sum(check.now_us for check in known), sum(check.plain_us for check in known)
+        gave_way = sum(check.gave_way for check in known)
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
                f"{milliseconds(plain)} by TensorFlow's ops, each alone; {gave_way} gave way")
     elif regions:
@@ -77,15 +59,14 @@ def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: d
     else:
         yield "no region has kernels"
     yield ""
-    runs = {number: max(region.runs, 1) for number, region in regions.items()}
-    total = sum(times[n].now * runs[n] for n in regions) or 1.0
-    longest = sorted(regions, key=lambda n: -times[n].now * runs[n])[:_REGIONS]
+    total = sum(region.total_us for region in regions.values()) or 1.0
+    longest = sorted(regions.values(), key=lambda region: -region.total_us)[:_REGIONS]
     if longest:
         yield "regions that take most      share      a run  TensorFlow     runs  what"
-    for number in longest:
-        plain_us = times[number].plain
-        yield (f"  region {number:<18} {times[number].now * runs[number] / total:6.0%} {micros(times[number].now):>10} "
-               f"{'?' if plain_us is None else micros(plain_us):>11} {runs[number]:8}  {_what(ops.get(number, []))}")
+    for region in longest:
+        plain_us = micros(region.check.plain_us) if region.check else "?"
+        yield (f"  region {region.number:<18} {region.total_us / total:6.0%} {micros(region.now_us):>10} "
+               f"{plain_us:>11} {max(region.runs, 1):8}  {_what(ops.get(region.number, []))}")
     if longest:
         yield ""
 
@@ -103,8 +84,7 @@ def _kernels(regions: dict[int, Region], ops: dict[str, Op]) -> Iterator[str]:
     found: list[tuple[float, Region, Kernel]] = []
     for region in regions.values():
         for kernel in region.kernels:
-            us = kernel.predicted_us if kernel.measured_us is None else kernel.measured_us / kernel.shared_launch
-            found.append((us * max(region.runs, 1), region, kernel))
+            found.append((kernel.now_us * max(region.runs, 1), region, kernel))
     found.sort(key=lambda one: -one[0])
     if found:
         yield f"kernels that take most, of {len(found)}   predicted   measured     runs  what"

@@ -54,7 +54,7 @@ def region_facts(region: Region) -> list[str]:
     if region.measured_us is not None:
         parts.append(f"{micros(region.measured_us)} measured")
     if region.check:
-        parts.append(region.check)
+        parts.append(str(region.check))
     if region.solver:
         solver = region.solver
         parts.append(f"plan {solver['status']} by {solver['solver']}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from tf_stitch.cli.explain.rows import Graph, Op
+from tf_stitch.cli.explain.rows import Check, Graph, Op
 from tf_stitch.cli.explain.text import kernel_line
 
 MEMORY = "memory"
@@ -41,7 +41,7 @@ def edge_scheme(producer: Op, user: Op) -> str:
     return MEMORY
 
 
-def _runs(op: Op, check: str | None) -> Iterator[str]:
+def _runs(op: Op, check: Check | None) -> Iterator[str]:
     if op.region is None:
         yield f"  TensorFlow runs it: {op.why}"
         return
