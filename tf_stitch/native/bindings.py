@@ -362,10 +362,31 @@ def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
         if _loaded is None:
             path = build_library(STITCH_OP, cache_dir, portable)
             try:
-                _loaded = OpLibrary(path, tf.load_op_library(str(path)))
+                raw_ops = tf.load_op_library(str(path))
+                serving = _serving_copy(path)
+                _loaded = OpLibrary(serving, raw_ops if serving == path else tf.load_op_library(str(serving)))
             except (OSError, tf.errors.OpError) as error:
                 raise NativeError(f"{path} could not be loaded: {error}; remove it to build it anew") from error
         return _loaded
+
+
+def _serving_copy(path: Path) -> Path:
+    """The file whose ops run: the library that was just loaded, or a copy that the program had loaded before.
+
+    Raises:
+        NativeError: that is none that this package could call.
+    """
+    library = declare(ctypes.CDLL(str(path)))
+    if library.tfs_serves():
+        return path
+    other = Path(library.tfs_serving_library().decode(errors="replace"))
+    sources = getattr(ctypes.CDLL(str(other)), "tfs_sources", None) if other.name else None
+    if sources is not None:
+        sources.restype = ctypes.c_char_p
+    if sources is None or sources() != library.tfs_sources():
+        raise NativeError(f"the program has loaded {other.name and str(other) or 'an op library of tf_stitch'} before, "
+                          f"which is of another version than this tf_stitch: let it load a copy of {path}, or none")
+    return other
 
 
 def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:

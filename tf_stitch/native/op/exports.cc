@@ -8,12 +8,16 @@
 #include "loop/interruption.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
+#include "op/first_copy.h"
 #include "op/module_file.h"
 #include "op/region_names.h"
 #include "cuda/cuda_graph.h"
 #include "op/region_runtime.h"
 #include "op/runtime_registry.h"
 
+#ifndef TFS_SOURCES
+#define TFS_SOURCES ""  // not built by build.py
+#endif
 #define TFS_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -75,7 +79,20 @@ TFS_EXPORT void tfs_interrupt_loops(std::int32_t interrupted) {
   tf_stitch::LoopsInterrupted().store(interrupted != 0);
 }
 
+// Whether the ops of this copy of the library run, and the path of the copy whose do; valid until the thread's next call.
+TFS_EXPORT std::int32_t tfs_serves() { return tf_stitch::IsFirstCopy(); }
+TFS_EXPORT const char* tfs_serving_library() {
+  thread_local std::string path;
+  path = tf_stitch::ServingLibrary();
+  return path.c_str();
+}
+
+// Digest of the sources that this library is built of.
+TFS_EXPORT const char* tfs_sources() { return TFS_SOURCES; }
+
 TFS_EXPORT std::int64_t tfs_stat(int which) {
+  static const auto other = reinterpret_cast<std::int64_t (*)(int)>(tf_stitch::InServingCopy("tfs_stat"));
+  if (other != nullptr) return other(which);
   switch (which) {
     case 0:
       return tf_stitch::SumRuns(-1);

@@ -61,6 +61,11 @@ Counters& GlobalCounters() {
   return *counters;
 }
 
+RegionRuntime::~RegionRuntime() {  // executables count into what goes before them
+  std::atomic_store(&last_, std::shared_ptr<const Slot>());
+  slots_.clear();
+}
+
 void RegionRuntime::Enter() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++kernels_;
@@ -237,7 +242,7 @@ std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::strin
   }
   if (converted()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (fallback_ == nullptr && !own_nodes_.empty()) fallback_ = parse(own_nodes_, context_ != nullptr);
+    if (fallback_ == nullptr && !converted_->own_nodes.empty()) fallback_ = parse(converted_->own_nodes, context_ != nullptr);
     ++reasons_.emplace(reason, Reason{fallback_ == nullptr, 0}).first->second.count;
     return fallback_;
   }
@@ -255,11 +260,6 @@ std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::strin
   Reason& record = reasons_.emplace(reason, Reason{!given || fallback_ == nullptr, 0}).first->second;
   ++record.count;
   return record.through_python ? nullptr : fallback_;
-}
-
-void RegionRuntime::BringOwnNodes(const std::string& definition) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (own_nodes_.empty()) own_nodes_ = definition;
 }
 
 void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "op/aot_module.h"
 #include "op/callbacks.h"
+#include "op/converted_regions.h"
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
 #include "op/profitability_check.h"
@@ -62,8 +62,15 @@ inline constexpr char kNothingBuilt[] = "nothing was built for these shapes";
 
 class RegionRuntime {
  public:
-  RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
-      : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
+  // `converted`: null of a session's region.
+  RegionRuntime(std::int64_t region, std::shared_ptr<const ConvertedRegion> converted, int device, CUcontext context,
+                std::vector<std::int32_t> signature)
+      : region_(region),
+        converted_(std::move(converted)),
+        device_(device),
+        context_(context),
+        signature_(std::move(signature)) {}
+  ~RegionRuntime();
 
   // A kernel that is to run the region, and one that never will again. With the last one go the executables and the
   // fallback subgraph: a function that was traced anew and freed leaves its region to nobody. Python is told, later and in
@@ -103,9 +110,6 @@ class RegionRuntime {
   // Tells Python why the region's nodes are not timed. The caller holds no lock.
   void NotTimed(const std::string& reason) const;
 
-  // The region's own nodes, a serialized FunctionDef: of a region of a converted model, which needs no Python.
-  void BringOwnNodes(const std::string& definition);
-
   void AddReasons(std::vector<ReasonRecord>* records);
   void AddGraphs(std::vector<GraphRecord>* records);
 
@@ -129,13 +133,15 @@ class RegionRuntime {
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
   void TakeFromModule(const Extents& extents, Slot* slot) const;
-  void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const;
-  bool converted() const { return region_ >= kFirstAotRegion; }
+  void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, std::shared_ptr<const void> code,
+               Slot* slot) const;
+  bool converted() const { return converted_ != nullptr; }
   static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held
 
   const std::int64_t region_;
+  const std::shared_ptr<const ConvertedRegion> converted_;
   const int device_;
   const CUcontext context_;
   const std::vector<std::int32_t> signature_;
@@ -145,7 +151,6 @@ class RegionRuntime {
   std::int64_t clock_ = 0;  // lookups
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   std::shared_ptr<const FallbackSubgraph> fallback_;
-  std::string own_nodes_;  // of a converted model
   std::map<std::string, Reason> reasons_;
   int kernels_ = 0;  // that are to run it
   mutable GraphCounters graphs_;

@@ -4,9 +4,11 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "op/gemm.h"
 #include "op/key_flags.h"
+#include "op/loaded_modules.h"
 #include "op/region_runtime.h"
 
 namespace tf_stitch {
@@ -46,14 +48,14 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
     if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
     return;
   }
-  Prepare(result.words, extents, slot);
+  Prepare(result.words, extents, nullptr, slot);
 }
 
 // Kernels and own nodes were timed when the model was converted.
 void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
-  const AotPlace place = FindAotRegion(region_);
+  const std::shared_ptr<const AotModule> module = FindModule(converted_->module, &slot->reason);
   AotModule::Device device;
-  if (context_ != nullptr) {
+  if (slot->reason.empty() && context_ != nullptr) {
     int major = 0, minor = 0;
     slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&major, kDeviceMajor, device_));
     if (slot->reason.empty()) {
@@ -64,13 +66,12 @@ void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
   }
   std::vector<std::int64_t> words, references;
   if (slot->reason.empty()) {
-    slot->reason = place.module == nullptr ? place.reason
-                                           : place.module->Words(place.region, device, slot->key, &words, &references);
+    slot->reason = module->Words(converted_->region, device, slot->key, &words, &references);
   }
   if (slot->reason.empty()) {
     Extents of_module = extents;
     of_module.references = &references;
-    Prepare(words, of_module, slot);
+    Prepare(words, of_module, module, slot);
   }
   if (slot->executable == nullptr) {
     SayFallback(slot->reason);
@@ -79,8 +80,10 @@ void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
   }
 }
 
-void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const {
+void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents,
+                            std::shared_ptr<const void> code, Slot* slot) const {
   auto executable = std::make_unique<Executable>();
+  executable->code = std::move(code);
   slot->reason = Decode(words, extents, executable.get());
   if (!slot->reason.empty()) {
     slot->invalid = true;
