@@ -10,8 +10,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.config import load_config, plain_environment
@@ -164,6 +167,35 @@ def test_inputs_that_the_model_cannot_take(models: Make, tmp_path: Path, capsys:
     said = refused(capsys, models("module"), tmp_path / "out", "--input_shapes=serving_default/x=batch,16",
                    "--input_shapes=s=7,7")
     assert "--input_shapes gives s 2 dimensions; the model has 1" in said
+
+
+class LayersInModule(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [keras.layers.Dense(4), keras.layers.LayerNormalization()]
+        for layer, width in zip(self.layers, (16, 4), strict=True):
+            layer.build((None, width))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 16], name="x")])
+    def serve(self, x: Any) -> dict[str, Any]:
+        return {"y": self.layers[1](self.layers[0](x))}
+
+
+def test_a_model_that_no_session_restores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what is advised then converts."""
+    model, out = LayersInModule(), tmp_path / "outputs" / "out"
+    out.parent.mkdir()
+    tf.saved_model.save(model, str(tmp_path / "module"), signatures={"serving_default": model.serve})
+    said = refused(capsys, tmp_path / "module", out, "--nomeasure")
+    assert "no session restores its variable" in said
+    assert "only tf.saved_model.load runs the model" in said
+    archive = keras.export.ExportArchive()
+    for layer in model.layers:
+        archive.track(layer)
+    archive.add_endpoint("serve", lambda x: model.serve(x), input_signature=[tf.TensorSpec([None, 16], name="x")])
+    archive.write_out(str(tmp_path / "archive"), verbose=False)
+    assert main([f"--input_dir={tmp_path / 'archive'}", f"--output_dir={out}", "--nomeasure",
+                 "--input_ranges=batch=3:4"]) == OK
 
 
 def test_flags_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
