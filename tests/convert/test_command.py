@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert import conversion, paths
 from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
+from tf_stitch.convert.folder import LIBRARY
 from tf_stitch.convert.paths import CERTIFICATE, MANIFEST, ORIGINAL, OWN_FOLDER
 
 Make = Callable[[str], Path]
@@ -201,7 +203,9 @@ def test_a_model_that_no_session_restores(tmp_path: Path, capsys: pytest.Capture
 def test_flags_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["--output_dir=x"], ["--input_dir=x"], ["--input_dir=x", "--output_dir=y", "z"], ["--inputdir=x"],
                  ["--input_dir=x", "--output_dir=y", "--tolerance=nan"],
-                 ["--verify_only=x", "--input_dir=y"]):
+                 ["--verify_only=x", "--input_dir=y"], ["--verify_only=x", "--copy_library"],
+                 ["--input_dir=x", "--dry_run", "--copy_library"],
+                 ["--input_dir=x", "--dry_run", "--buckets=batch=1,2", "--input_ranges=batch=1:2"]):
         assert main(argv) == USAGE, argv
         assert "--help says more" in capsys.readouterr().err
 
@@ -213,6 +217,21 @@ def test_flags_that_make_no_sense_for_the_model(flag: str, models: Make, tmp_pat
     assert main([f"--input_dir={models('keras')}", f"--output_dir={tmp_path / 'out'}", flag]) == USAGE
     assert "--help says more" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_library_comes_with_the_model_for_all_to_read(models: Make, tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main([f"--input_dir={models('keras')}", f"--output_dir={out}", "--nomeasure", "--buckets=batch=3,5",
+                 "--copy_library"]) == OK
+    said = capsys.readouterr().out
+    copy = out / LIBRARY
+    assert f"load it after tf.load_op_library({str(copy)!r})" in said
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o644
+    tf.load_op_library(str(copy))
+    assert "in a server that batches: max_batch_size { value: 5 } allowed_batch_sizes: [3, 5]" in said
+    assert [one["x"] for one in json.loads((out / OWN_FOLDER / MANIFEST).read_text())["shapes"]["serve"]] == [
+        [3, 16], [5, 16]]
 
 
 def test_help_tells_every_flag_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Converted models that are loaded, wrapped, and saved again: TensorFlow copies functions, variables, and the module."""
+"""Converted models that are loaded, wrapped, and saved again: TensorFlow copies functions, variables and the module."""
 
 from __future__ import annotations
 

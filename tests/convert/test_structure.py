@@ -35,7 +35,8 @@ def test_what_is_computed_makes_one() -> None:
     base = structure_of([graph(one)])
     assert structure_of([graph(one, axis=0)]) != base
     assert structure_of([graph(2 * one)]) != base  # so few values may be anything
-    assert structure_of([weights(np.ones((16, 16), np.float32))]) != structure_of([weights(np.ones((256,), np.float32))])
+    square, flat = np.ones((16, 16), np.float32), np.ones((256,), np.float32)
+    assert structure_of([weights(square)]) != structure_of([weights(flat)])
     assert structure_of([graph(one), graph(one)]) != base
 
 

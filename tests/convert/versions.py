@@ -1,4 +1,4 @@
-"""Versions of one converted model: equal but for their digests, as a server meets them that reloads a model each hour."""
+"""Versions of one converted model, equal but for their digests: what a server meets that reloads a model each hour."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def read_task(options: Options, config: StitchConfig) -> Task:
     cases = [] if options.samples is None else samples(options.samples, signatures)
     for signature in signatures:
         if any(c.signature == signature.name for c in cases) and not options.asked.ranges and not options.asked.shapes \
-                and any(v.dims is None or None in v.dims for v in signature.inputs):
+                and not options.asked.buckets and any(v.dims is None or None in v.dims for v in signature.inputs):
             continue  # the samples' shapes
         shapes, said = shapes_of(signature, options.asked)
         remarks += said

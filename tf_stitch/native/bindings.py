@@ -57,6 +57,7 @@ from tf_stitch.native.signatures import (
     REASON_CALLBACK,
     RECALL_CALLBACK,
     SETTLE_CALLBACK,
+    SHAPES_CALLBACK,
     declare,
 )
 
@@ -145,6 +146,24 @@ class GraphRecord:
     given_up: int
     failures: int
     error: str
+
+
+@dataclass(frozen=True)
+class ShapeRecord:
+    """What a region of a converted model has done for one shape.
+
+    Attributes:
+        model: its folder.
+        region: its number in the model.
+        shape: of its inputs and variables, as "[32,128] [128]".
+        runs: by its kernels; fallbacks: by its own TensorFlow nodes.
+    """
+
+    model: str
+    region: int
+    shape: str
+    runs: int
+    fallbacks: int
 
 
 class OpLibrary:
@@ -262,6 +281,16 @@ class OpLibrary:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
         names = ("runs", "misses", "builds", "fallbacks")
         return {name: int(self._library.tfs_stat(i)) for i, name in enumerate(names)}
+
+    def shapes(self) -> list[ShapeRecord]:
+        """What regions of converted models that are loaded have done, by shape."""
+        records = []
+
+        def visit(_: Any, model: bytes, region: int, shape: bytes, runs: int, fallbacks: int) -> None:
+            records.append(ShapeRecord(model.decode(errors="replace"), region, shape.decode(), runs, fallbacks))
+
+        self._library.tfs_visit_shapes(SHAPES_CALLBACK(visit), None)
+        return records
 
     def load_cublas_lt(self, files: Sequence[str]) -> str:
         """Why this process has no cuBLASLt; "" if it has: TensorFlow's own copy where it is loaded, else one of

@@ -22,6 +22,9 @@ LEFT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 GRAPHS_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
 REASON_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
+SHAPES_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_char_p,
+                                   ctypes.c_int64, ctypes.c_int64)
+
 
 def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     """The library with a type for each export that Python calls."""
@@ -44,6 +47,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_label_set": (None, [c.c_void_p, c.c_int32, c.c_char_p]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
         "tfs_stat": (c.c_int64, [c.c_int]),
+        "tfs_visit_shapes": (None, [SHAPES_CALLBACK, c.c_void_p]),
         "tfs_serves": (c.c_int32, []),
         "tfs_serving_library": (c.c_char_p, []),
         "tfs_sources": (c.c_char_p, []),

@@ -29,6 +29,7 @@ from tools.mutants import (
     kernels,
     matmuls,
     running,
+    serving,
     sizes,
     surroundings,
     thread_ranges,
@@ -41,7 +42,8 @@ from tools.mutants.trial import Tree, Verdict
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
-                                *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS, *foreign.MUTANTS)
+                                *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS, *foreign.MUTANTS,
+                                *serving.MUTANTS)
 
 
 def main() -> int:

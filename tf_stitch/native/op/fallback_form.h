@@ -30,6 +30,15 @@ struct RegionCall {
     return inputs;
   }
 
+  // The region's nodes, which run for this reason.
+  std::shared_ptr<const FallbackSubgraph> Nodes(const std::string& reason) const {
+    tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
+    tensorflow::Device* device = library == nullptr ? nullptr : library->device();
+    return runtime->Fallback(reason, [device](const std::string& definition, bool on_gpu) {
+      return FallbackSubgraph::Parse(definition, device, on_gpu);
+    });
+  }
+
   int NumValues() const { return kept == nullptr ? num_inputs - variables->size() : num_inputs; }
 };
 
@@ -40,7 +49,7 @@ class FallbackForm {
   // A call of a region whose nodes are faster. Nothing if the kernels have to run after all.
   std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot) {
     call.variables->Unlock();
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     bool ran = false;
     absl::Status status = absl::UnavailableError("no nodes");
     if (nodes != nullptr) status = function_.Run(call.ctx, call.Inputs(), nodes, &ran);
@@ -78,8 +87,11 @@ class FallbackForm {
   absl::Status AfterKernels(const RegionCall& call, const Slot& slot, const ProfitabilityCheck::Turn& turn,
                             const absl::Status& status, bool can_fall_back) {
     slot.check.End(call.placement.stream, turn, status.ok());
-    if (status.ok()) call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok()) return status;
+    if (status.ok()) {
+      call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
+      slot.runs.fetch_add(1, std::memory_order_relaxed);
+      return status;
+    }
     if (can_fall_back) return Fallback(call, std::string(status.message()));
     return absl::IsInvalidArgument(status) ? ErrorOfNodes(call, status) : status;
   }
@@ -87,7 +99,7 @@ class FallbackForm {
   // `reason`: why the kernels cannot run; "": they are not built yet.
   absl::Status Fallback(const RegionCall& call, std::string reason) {
     call.variables->Unlock();
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback(reason, &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes(reason);
     if (nodes != nullptr) {
       bool ran = false;
       const absl::Status status = function_.Run(call.ctx, call.Inputs(), nodes, &ran);
@@ -101,7 +113,7 @@ class FallbackForm {
  private:
   // Takes unlocked variables.
   absl::Status RunUnseen(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     if (nodes == nullptr) return absl::UnavailableError("");
     std::vector<tensorflow::Tensor> inputs, outputs;
     TF_RETURN_IF_ERROR(UnseenInputs(call, *nodes, &inputs));
@@ -137,7 +149,7 @@ class FallbackForm {
   // What the nodes say to the values at which a kernel ended with `error`; that itself, where they say nothing.
   absl::Status ErrorOfNodes(const RegionCall& call, const absl::Status& error) {
     call.variables->Unlock();
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     std::vector<tensorflow::Tensor> inputs;
     if (nodes == nullptr || !UnseenInputs(call, *nodes, &inputs).ok()) return error;
     const absl::Status said = Named(call, inputs, nodes);

@@ -89,4 +89,15 @@ std::shared_ptr<const AotModule> FindModule(const std::string& digest, std::stri
   return LoadModule(digest, path, read, error);
 }
 
+std::string ModelOf(const std::string& digest) {
+  KnownModules& all = AllModules();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto known = all.known.find(digest);
+  if (known == all.known.end()) return "the model of module " + digest.substr(0, 12);
+  const std::string& path = known->second.path;  // <model>/assets/<file>
+  const std::size_t file = path.rfind('/');
+  const std::size_t assets = file == std::string::npos || file == 0 ? std::string::npos : path.rfind('/', file - 1);
+  return assets == std::string::npos ? path : path.substr(0, assets);
+}
+
 }  // namespace tf_stitch

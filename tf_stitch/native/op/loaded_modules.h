@@ -20,4 +20,7 @@ std::shared_ptr<const AotModule> LoadModule(const std::string& digest, const std
 // as in tf.random.set_seed.
 std::shared_ptr<const AotModule> FindModule(const std::string& digest, std::string* error);
 
+// The folder of the model that a module came with, for people; what is known of it, where that is not.
+std::string ModelOf(const std::string& digest);
+
 }  // namespace tf_stitch

@@ -37,6 +37,7 @@ struct Slot {
   int interrupted = 0;  // builds that failed for a reason that may pass
   std::chrono::steady_clock::time_point ask_again;  // if pending
   mutable ProfitabilityCheck check;
+  mutable std::atomic<std::int64_t> runs{0}, fallbacks{0};  // of a converted model's region
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
   std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
 };
@@ -47,6 +48,17 @@ struct ReasonRecord {
   std::string reason;
   std::int64_t count;
 };
+
+// What a region of a converted model has done for a shape.
+struct ShapeRecord {
+  std::string model;
+  std::int64_t region;  // in the module
+  std::string shape;
+  std::int64_t runs, fallbacks;
+};
+
+// Of a key, as "[32,128] [128]": of the inputs, then of the variables.
+std::string ShapeText(const std::vector<std::int64_t>& key);
 
 // What became of the CUDA graphs of a region on a device.
 struct GraphRecord {
@@ -91,8 +103,8 @@ class RegionRuntime {
 
   // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
   // once for every reason ("": they are timed), which reports it: the caller holds no lock.
-  using ParseFallback = std::shared_ptr<const FallbackSubgraph> (*)(const std::string& definition, bool on_gpu);
-  std::shared_ptr<const FallbackSubgraph> Fallback(const std::string& reason, ParseFallback parse);
+  using ParseFallback = std::function<std::shared_ptr<const FallbackSubgraph>(const std::string& definition, bool on_gpu)>;
+  std::shared_ptr<const FallbackSubgraph> Fallback(const std::string& reason, const ParseFallback& parse);
 
   // What the check of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
   // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
@@ -112,6 +124,7 @@ class RegionRuntime {
 
   void AddReasons(std::vector<ReasonRecord>* records);
   void AddGraphs(std::vector<GraphRecord>* records);
+  void AddShapes(std::vector<ShapeRecord>* records);
 
   std::int64_t region() const { return region_; }
   int device() const { return device_; }

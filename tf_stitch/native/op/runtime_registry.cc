@@ -126,6 +126,7 @@ int KernelsOf(std::int64_t region) {
 }
 
 std::vector<GraphRecord> AllGraphs() { return Collect(&RegionRuntime::AddGraphs); }
+std::vector<ShapeRecord> AllShapes() { return Collect(&RegionRuntime::AddShapes); }
 std::vector<ReasonRecord> AllReasons() { return Collect(&RegionRuntime::AddReasons); }
 
 }  // namespace tf_stitch

@@ -27,5 +27,6 @@ int KernelsOf(std::int64_t region);
 
 std::vector<ReasonRecord> AllReasons();
 std::vector<GraphRecord> AllGraphs();
+std::vector<ShapeRecord> AllShapes();  // of converted models
 
 }  // namespace tf_stitch

@@ -20,13 +20,17 @@ constexpr auto kPatience = std::chrono::milliseconds(10);
 constexpr int kMostInterrupted = 4;
 constexpr auto kFirstWait = std::chrono::milliseconds(500);
 
-// Once a process for each reason: a model may have many regions.
-void SayFallback(const std::string& reason) {
+constexpr std::size_t kMostSaid = 1000;  // lines: a server may load a model each hour
+
+// Once for each model and reason: it may have many regions, and meet many shapes.
+void SayFallback(const ConvertedRegion& region, const std::vector<std::int64_t>& key, const std::string& reason) {
   static auto* mutex = new std::mutex;
   static auto* said = new std::set<std::string>;
+  const std::string model = ModelOf(region.module);
   const std::lock_guard<std::mutex> lock(*mutex);
-  if (!said->insert(reason).second) return;
-  std::cerr << "[tf_stitch] a region of a converted model runs TensorFlow's own ops: " << reason << std::endl;
+  if (said->size() >= kMostSaid || !said->insert(model + "\n" + reason).second) return;
+  std::cerr << "[tf_stitch] " << model << ": region " << region.region << " runs TensorFlow's own ops for "
+            << ShapeText(key) << ": " << reason << std::endl;
 }
 
 }  // namespace
@@ -74,7 +78,7 @@ void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
     Prepare(words, of_module, module, slot);
   }
   if (slot->executable == nullptr) {
-    SayFallback(slot->reason);
+    SayFallback(*converted_, slot->key, slot->reason);
   } else {
     slot->check.Decide({});
   }

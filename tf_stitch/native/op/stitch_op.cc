@@ -140,7 +140,10 @@ class StitchOp final : public tensorflow::OpKernel {
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
-    if (slot->executable == nullptr) return fallback_.Fallback(call, slot->reason);
+    if (slot->executable == nullptr) {
+      slot->fallbacks.fetch_add(1, std::memory_order_relaxed);
+      return fallback_.Fallback(call, slot->reason);
+    }
     if (UpdatesDuplicate(*slot, variables)) {
       return fallback_.Fallback(call, "a variable that it updates is passed to it twice");
     }
