@@ -4,16 +4,19 @@ original's, in the threads that a session has."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from tests.convert.models import keras_export
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert.command import main
-from tf_stitch.native.build import STITCH_OP, build_library
+from tf_stitch.native.build import SOURCE_DIR, STITCH_OP, build_library
 
 PROGRAM = """
 import json, os, sys, threading
@@ -92,3 +95,13 @@ def test_a_session_of_one_thread_gets_no_other(said: dict[str, Any]) -> None:
 def test_clients_do_not_wait_for_each_other_s_threads(said: dict[str, Any]) -> None:
     """All threads of the pool may run regions at once, each of which waits for its nodes."""
     assert said["results"] == 6 * 20
+
+
+def test_what_grappler_is_told_is_a_config_of_tensorflow_s() -> None:
+    text = (SOURCE_DIR / "op" / "partition_passes.h").read_text()
+    found = re.search(r'kRewrites\[\] = "((?:\\x[0-9a-f]{2})+)"', text)
+    assert found
+    rewrites = ConfigProto.FromString(bytes.fromhex(found[1].replace("\\x", ""))).graph_options.rewrite_options
+    assert rewrites.use_plugin_optimizers == RewriterConfig.OFF
+    assert rewrites.memory_optimization == RewriterConfig.NO_MEM_OPT
+    assert len(rewrites.ListFields()) == 2

@@ -95,7 +95,7 @@ def test_a_second_copy_registers_nothing_and_serves(how: str, copies: list[Path]
 
 
 def test_a_copy_that_is_there_before_the_program_serves(copies: list[Path], model: Path, tmp_path: Path) -> None:
-    """By LD_PRELOAD, as of a server that cannot be told to load a library. Both copies count for the one that serves."""
+    """By LD_PRELOAD, as of a server that cannot be told to load a library. Either copy says what the first counts."""
     signature = read_model(model.with_name("original")).chosen(["serving_default"])[0]
     np.ones((3, 16), np.float32).tofile(tmp_path / "input")
     said = run_loader(build_loader(tmp_path), copies[1], model, 2, signature.inputs[0].tensor, (3, 16),

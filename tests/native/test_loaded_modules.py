@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).parents[1] / "convert" / "reload_versions.py"
 WARM = 5
 """Versions after which TensorFlow has what it keeps for good."""
 A_VERSION = 600_000
-"""Bytes that a version may leave: TensorFlow leaves some 0.4 MB of each SavedModel, the original's too (version 2.21)."""
+"""Bytes that a version may leave: TensorFlow leaves some 0.4 MB of each SavedModel, also of the original's (2.21)."""
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Makes a SavedModel load its module: as an asset that is read when the model is initialized, by whichever loader.
 
-TensorFlow 2 restores objects: one more is a resource whose `_initialize` reads the asset. It has what TensorFlow wants of
-a resource that is saved again, with the model or with another around it. Sessions, and TensorFlow's C API, run the
+TensorFlow 2 restores objects: one more is a resource whose `_initialize` reads the asset. It has what TensorFlow wants
+of a resource that is saved again, with the model or with another around it. Sessions, and TensorFlow's C API, run the
 graph's initialization, which gets one more op.
 """
 

@@ -140,7 +140,8 @@ class Trials:
         if not self.options.measure or on_cpu is None or not on_cpu.built:
             return
         plan, task, places = attempt.plan, self.task, attempt.plan.places
-        stored = StoredVerdicts(self.config.cache_dir, plan.structure(), [repr(_shapes_of_cases(task)), *on_cpu.sources])
+        stored = StoredVerdicts(self.config.cache_dir, plan.structure(), [
+            repr(_shapes_of_cases(task)), *on_cpu.sources])
         known = stored.recall()
         if known is None:
             known = self._time(plan, on_cpu)

@@ -88,8 +88,8 @@ def run_original(original: Loaded, signature: Signature, case: Case) -> dict[str
         if missing := _NO_VARIABLE.match(said):
             raise ConvertError(f"the original model cannot run {_where(case)}: no session restores its variable "
                                f"{missing[1]}. TensorFlow saves Keras 3's layers so where a tf.Module has them: only "
-                               "tf.saved_model.load runs the model, and neither the C API nor a server does. Save it by "
-                               "keras.export.ExportArchive, which tracks the layers, or by model.export") from None
+                               "tf.saved_model.load runs the model, and neither the C API nor a server does. Save it "
+                               "by keras.export.ExportArchive, which tracks the layers, or by model.export") from None
         raise ConvertError(f"the original model cannot run {_where(case)}: {said}. Give shapes by --input_shapes, or "
                            "real inputs by --samples") from None
 

@@ -9,8 +9,8 @@ Look first what would be converted, then convert, then check the result where it
 
 Shapes. Kernels are for certain shapes. Where the model leaves a dimension open, --input_ranges=batch=1:32 says which
 sizes get kernels, and --input_shapes=x=batch,128 gives dimensions their names and sizes; --buckets=batch=1,8,32 names
-single sizes. A line says which shapes have kernels, another what to tell a server that batches. Every other shape runs the
-model's own TensorFlow ops: it works, and is not faster.
+single sizes. A line says which shapes have kernels, another what to tell a server that batches. Every other shape runs
+the model's own TensorFlow ops: it works, and is not faster.
 
 Devices. --target=cpu builds for x86-64, AVX2 and AVX-512; --target=cpu,cuda:sm_90 for GPUs of that kind and later, too.
 
@@ -59,8 +59,8 @@ def _define() -> flags.FlagValues:
     flags.DEFINE_multi_string("input_ranges", [], "sizes of a named dimension that get kernels, as batch=1:32; the "
                               "first dimension of an input is named batch, others input_1, input_2, ... unless "
                               "--input_shapes names them; may be repeated", flag_values=values)
-    flags.DEFINE_multi_string("buckets", [], "sizes of a named dimension that get kernels, one by one, as batch=1,8,32; "
-                              "several flags make a grid; may be repeated", flag_values=values)
+    flags.DEFINE_multi_string("buckets", [], "sizes of a named dimension that get kernels, one by one, as "
+                              "batch=1,8,32; several flags make a grid; may be repeated", flag_values=values)
     text("samples", "", "file of real inputs, .npz (arrays named input or signature/input) or TFRecord of "
          "tf.train.Example; the converted model has kernels for their shapes and is checked on them")
     flags.DEFINE_enum("scope", "auto", ["auto", "ops", "region"], "what regions hold: memory-intensive ops alone, all "
@@ -68,8 +68,8 @@ def _define() -> flags.FlagValues:
     flags.DEFINE_float("tolerance", 1.0, "factor on the bounds that outputs have to keep to (float32: 1e-4, relative "
                        "to the value and the mean magnitude)", lower_bound=0.0, flag_values=values)
     text("report", "", "file for the report, JSON: what became of each node, times, the certificate")
-    flags.DEFINE_boolean("copy_library", False, "put the op library, which a server loads, into --output_dir, for all to "
-                         "read", flag_values=values)
+    flags.DEFINE_boolean("copy_library", False, "put the op library, which a server loads, into --output_dir, for all "
+                         "to read", flag_values=values)
     text("op_library", "", "shared libraries of custom ops that the model uses, with commas between")
     flags.DEFINE_boolean("dry_run", False, "only say what would be converted", flag_values=values)
     flags.DEFINE_boolean("overwrite", False, "replace --output_dir if it exists", flag_values=values)

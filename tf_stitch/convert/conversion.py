@@ -194,7 +194,8 @@ def _manifest(attempt: Attempt, module: Module, file: str, data: bytes) -> dict[
             "targets": [{"name": k.target.name, "levels": {str(n): text for n, text in k.target.levels.items()},
                          "compiler": f"NVRTC {nvrtc_version()}" if k.target.on_gpu else compiler_version()}
                         for k in attempt.kernels],
-            "shapes": built_sizes(plan.task.cases), "scope": plan.scope, "signatures": [s.name for s in plan.task.signatures],
+            "shapes": built_sizes(plan.task.cases), "scope": plan.scope,
+            "signatures": [s.name for s in plan.task.signatures],
             "regions": ir_hashes([r for rewriting in plan.rewritings for r in rewriting.regions])}
 
 
@@ -206,7 +207,8 @@ def _outcome(options: Options, attempt: Attempt, checked: Sequence[Checked], pro
     nodes = {r.body.name: {"left": {n.name: r.left_out[n.name] for n in r.body.graph_def.node if n.name in r.left_out},
                            "regions": [list(region.members) for region in r.regions]} for r in plan.rewritings}
     report = {"tf_stitch": __version__, "source": str(options.source), "target": str(options.target),
-              "shapes": built_sizes(plan.task.cases), "scope": plan.scope, "coverage": str(covered), "counts": covered.as_json(), "remarks": remarks,
+              "shapes": built_sizes(plan.task.cases), "scope": plan.scope,
+              "coverage": str(covered), "counts": covered.as_json(), "remarks": remarks,
               "functions": nodes,
               "seconds": {name: round(s, 3) for name, s in progress.seconds.items()},
               "certificate": document(checked, options.tolerance)}

@@ -130,5 +130,6 @@ def copy_library(library: Path, model: Path) -> Path:
     try:
         write_atomically(copy, library.read_bytes(), mode=0o644)
     except OSError as error:
-        raise ConvertError(f"{library} cannot be copied to {copy} ({error.strerror or error}): copy it yourself") from None
+        raise ConvertError(f"{library} cannot be copied to {copy} ({error.strerror or error}): copy it "
+                           "yourself") from None
     return copy

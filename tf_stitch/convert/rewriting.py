@@ -27,7 +27,7 @@ NEVER_RAN = "its region ran with no input: a branch that none took; --samples ma
 OUTSIDE = "no signature computes it"
 GIVEN_UP = "its region is slower than the TensorFlow nodes that it replaces"
 UNOPTIMIZED = "_tf_stitch_unoptimized"
-"""Of a region's own nodes: TensorFlow has not optimized them yet, as it does with the original's (op/fallback_function.h)."""
+"""Of a region's own nodes: TensorFlow has not optimized them, as it does the original's (op/fallback_function.h)."""
 
 
 @dataclass(frozen=True)

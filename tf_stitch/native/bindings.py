@@ -413,8 +413,9 @@ def _serving_copy(path: Path) -> Path:
     if sources is not None:
         sources.restype = ctypes.c_char_p
     if sources is None or sources() != library.tfs_sources():
-        raise NativeError(f"the program has loaded {other.name and str(other) or 'an op library of tf_stitch'} before, "
-                          f"which is of another version than this tf_stitch: let it load a copy of {path}, or none")
+        found = str(other) if other.name else "an op library of tf_stitch"
+        raise NativeError(f"the program has loaded {found} before, which is of another version than this "
+                          f"tf_stitch: let it load a copy of {path}, or none")
     return other
 
 

@@ -24,9 +24,10 @@
 
 namespace tf_stitch {
 
-// Serialized ConfigProto: graph_options.rewrite_options.use_plugin_optimizers = OFF. Our own hook is one of those: it would
-// form regions in the nodes of a region.
-constexpr char kWithoutPlugins[] = "\x52\x05\x52\x03\xe0\x01\x02";
+// Serialized ConfigProto, of graph_options.rewrite_options { memory_optimization: NO_MEM_OPT use_plugin_optimizers: OFF }.
+// Our own hook is a plug-in: it would form regions in the nodes of a region. Optimizing memory guesses what ops cost, and
+// complains on stderr where shapes are unknown.
+constexpr char kRewrites[] = "\x52\x07\x52\x05\x20\x01\xe0\x01\x02";
 
 // Grappler, which fuses matmuls, convolutions and what follows them. The graph is as it was where Grappler fails.
 inline void Optimize(const tensorflow::FunctionBody& body, tensorflow::Device* device,
@@ -36,7 +37,7 @@ inline void Optimize(const tensorflow::FunctionBody& body, tensorflow::Device* d
   for (const tensorflow::Node* node : body.arg_nodes) kept.push_back(node->name());
   for (const tensorflow::Node* node : body.control_ret_nodes) kept.push_back(node->name());
   tensorflow::ConfigProto config;
-  if (!config.ParseFromString(kWithoutPlugins)) return;
+  if (!config.ParseFromString(kRewrites)) return;
   tensorflow::DeviceSet devices;
   devices.AddDevice(device);
   devices.set_client_device(device);
