@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from tf_stitch.config import load_config
-from tf_stitch.graph.exclusion import SCOPE
+from tf_stitch.graph.clustering.exclusion import SCOPE
 from tf_stitch.plugin.installed_tensorflow import find_tensorflow
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_stitch.errors import ConfigError, TemplateError
 from tf_stitch.messages import CHANNELS
-from tf_stitch.schedule.templates import Template, parse_template
+from tf_stitch.templates import Template, parse_template
 
 
 @dataclass(frozen=True)

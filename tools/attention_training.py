@@ -27,10 +27,10 @@ def kernels() -> None:
     from tests.differential.runner import cache, compiled, random_values
     from tf_stitch.device.spec import H200
     from tf_stitch.ir.dtypes import DType
+    from tf_stitch.passes import private_copies
     from tf_stitch.planning.cost_model import predict_us
     from tf_stitch.runtime.device_run import DeviceExecutable, queued_us
     from tf_stitch.runtime.nvrtc_builder import build_cuda
-    from tf_stitch.transforms import private_copies
 
     vars(private_copies)["attention_copies"] = all_copies
     for dtype in TYPES:
@@ -59,7 +59,7 @@ def model(layers: int, width: int, heads: int, batch: int, length: int, policy: 
     os.environ.setdefault("TF_STITCH_GUARD", "0")
     import tensorflow as tf
 
-    from tf_stitch.transforms import attentions_to_calls, private_copies
+    from tf_stitch.passes import attentions_to_calls, private_copies
 
     copies = vars(private_copies)["attention_copies"]
     calls = vars(attentions_to_calls)["attentions_to_call"]

@@ -1,7 +1,8 @@
-"""Runs a program whose regions run their fallback subgraphs: in every call, or in every other one.
+"""Runs a program whose regions run their fallback subgraphs: in every call, or in every other one; or build no kernels.
 
     python -m tools.forced_forms fallback program.py [arguments]
     python -m tools.forced_forms in_turns -m pytest tests
+    python -m tools.forced_forms unbuilt program.py           as fallback, quicker: for many programs
 
 The program gives what it gives without tf_stitch, but for rounding. Calls wait for kernels, so that the clock decides
 nothing. The last line on stderr says how often each form ran.
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 FORMS = {"fallback": 0, "in_turns": -1}
 """What runs -> the call from which fallbacks do, see native.bindings.Verdict."""
+UNBUILT = "unbuilt"
 ENVIRONMENT = {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "TF_STITCH_FIRST_STEP_SECONDS": "0", "TF_STITCH_GUARD": "1"}
 
 
@@ -23,7 +25,11 @@ def force(form: str) -> None:
     """From now on regions run so, once tf_stitch has begun with ENVIRONMENT. Nothing is measured."""
     from tf_stitch.jit.profitability import ProfitabilityCheck
     from tf_stitch.native.bindings import Verdict
+    from tf_stitch.plugin.session import Session
 
+    if form == UNBUILT:
+        Session.build = lambda *_: None  # type: ignore[method-assign]
+        return
     verdict = Verdict(True, 0.0, 0.0, FORMS[form])
     ProfitabilityCheck.recall = lambda *_: verdict  # type: ignore[method-assign]
 
@@ -41,7 +47,7 @@ def runs() -> tuple[int, int]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    if len(arguments) < 2 or arguments[0] not in FORMS:
+    if len(arguments) < 2 or arguments[0] not in (*FORMS, UNBUILT):
         sys.exit(__doc__)
     os.environ.update(ENVIRONMENT)
     import tensorflow as tf  # noqa: F401  (it has to be there before what force imports)

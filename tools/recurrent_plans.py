@@ -79,7 +79,7 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
     kinds: dict[str, Kind] = defaultdict(Kind)
     known: dict[Any, float] = {}
     rounds: dict[int, float] = defaultdict(float)
-    for work, its_round in zip(compiled.buffers.kernels, compiled.buffers.rounds, strict=True):
+    for work, its_round in zip(compiled.buffers.kernels, compiled.buffers.levels, strict=True):
         if isinstance(work, BoundCall):
             node = work.nodes[0]
             name = f"call {node.kind.value} " + " x ".join(str(list(o.type.dims)) for o in node.operands[:2])
@@ -100,8 +100,8 @@ def kinds_of(compiled: CompiledRegion) -> tuple[dict[str, Kind], int, float]:
 def launches_us(compiled: CompiledRegion) -> float:
     """Predicted microseconds of a region's launches, one behind the other."""
     from tf_stitch.device.spec import H200
+    from tf_stitch.placement.executable import DeviceLaunch
     from tf_stitch.planning.cost_model import predict_together, predict_us
-    from tf_stitch.runtime.executable import DeviceLaunch
 
     us = {symbol: predict_us(programs[0], H200) if len(programs) == 1 else predict_together(programs, H200).us
           for symbol, programs in compiled.programs.items()}
@@ -109,7 +109,7 @@ def launches_us(compiled: CompiledRegion) -> float:
 
 
 def main(_: Sequence[str]) -> None:
-    from tf_stitch.transforms import matmuls_to_kernels
+    from tf_stitch.passes import matmuls_to_kernels
     from tools.benchmark.gpu_regions import regions_of
 
     if _LIBRARY.value:

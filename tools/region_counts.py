@@ -5,6 +5,7 @@ compiled unless --plan asks for it.
 
     python -m tools.region_counts                                          # about 5 minutes
     python -m tools.region_counts --networks=ResNet50 --modes=train --policies=float32 --plan
+    python -m tools.region_counts --out=DIR     writes the regions as texts, for `emitted_sources --graphs=DIR`
 
 Prints a line for each network: regions, nodes in them, by reason how many nodes with work no region holds, and the
 processor seconds in which regions were found in what TensorFlow's optimizer made; with --plan those of compiling, too.
@@ -12,8 +13,10 @@ processor seconds in which regions were found in what TensorFlow's optimizer mad
 
 from __future__ import annotations
 
+import gzip
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
@@ -30,6 +33,7 @@ _POLICIES = flags.DEFINE_list("policies", ["float32", "mixed_bfloat16"], "of ele
 _SIZE = flags.DEFINE_integer("size", 64, "height and width of the images of models/vision.py")
 _PLAN = flags.DEFINE_bool("plan", False, "compile the regions too, as far as sources")
 _NODES = flags.DEFINE_bool("nodes", False, "name the nodes that no region holds")
+_OUT = flags.DEFINE_string("out", None, "folder to write texts of regions into, NAME_POLICY_MODE.region.txt.gz")
 
 
 def traced(name: str, mode: str, policy: str, size: int) -> Any:
@@ -73,6 +77,8 @@ def main(_: Sequence[str]) -> None:
                     _print_nodes(found)
                 if _PLAN.value:
                     _plan(found)
+                if _OUT.value:
+                    _write(found, Path(_OUT.value) / f"{name}_{policy}_{mode}.region.txt.gz")
 
 
 def _print_nodes(found: FoundRegions) -> None:
@@ -80,6 +86,15 @@ def _print_nodes(found: FoundRegions) -> None:
     for name, reason in found.regions.left_out.items():
         if nodes[name].weight:
             print(f"    {name} ({nodes[name].op}): {reason}")
+
+
+def _write(found: FoundRegions, path: Path) -> None:
+    from tf_stitch.ir.text_format import anonymous_text
+
+    texts = dict.fromkeys(anonymous_text(region.graph) for region in found.regions.regions)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named = [text.replace("graph ", f"graph region_{i}", 1) + "\n" for i, text in enumerate(texts)]
+    path.write_bytes(gzip.compress("".join(named).encode(), mtime=0))  # no name and time: equal graphs are equal files
 
 
 def _plan(found: FoundRegions) -> None:

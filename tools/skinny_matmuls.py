@@ -1,5 +1,5 @@
 """Times matmuls of few rows on a GPU: cuBLASLt's fastest kernel against kernels of tf_stitch that compute them as sums
-(transforms/lower_gemv_to_reduction.py), by the rules and by other tilings, as nodes of CUDA graphs that wait for each
+(passes/lower_gemv_to_reduction.py), by the rules and by other tilings, as nodes of CUDA graphs that wait for each
 other.
 
     python -m tools.skinny_matmuls --build_only    builds the kernels; needs no GPU

@@ -34,7 +34,7 @@ from tf_stitch.ir.graph import key_of
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 from tools.benchmark.machine import describe_cpu, describe_gpu
 from tools.benchmark.raw_rows import command_line
 from tools.benchmark.region_runner import WARM_UP, RegionRunner

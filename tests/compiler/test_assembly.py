@@ -12,7 +12,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.runtime.executable import LibraryStep
+from tf_stitch.placement.executable import LibraryStep
 
 B = p.B
 

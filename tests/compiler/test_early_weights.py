@@ -17,8 +17,8 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.dependencies import awaits_itself, read_before
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.walk import arrays
-from tf_stitch.runtime.executable import DeviceLaunch
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import DeviceLaunch
+from tf_stitch.placement.executable_format import Space
 
 B, F32 = p.B, DType.F32
 WITHOUT_BARRIERS = replace(H200, grid_barrier=False)

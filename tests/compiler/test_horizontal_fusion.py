@@ -25,12 +25,12 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.jit.tuner import Job, Tuner
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusion, MeasuredFusions
 from tf_stitch.planning.selection import Selection
 from tf_stitch.planning.tuned_templates import TunedTemplates
-from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 B, F32 = p.B, DType.F32
@@ -57,8 +57,8 @@ def built(graph: TensorGraph, device: DeviceSpec = H200, fusions: MeasuredFusion
 
 
 def separate(region: CompiledRegion, device: DeviceSpec = H200) -> Launches:
-    works, rounds = region.buffers.kernels, region.buffers.rounds
-    return Launches(works, rounds, pack(works, rounds, False, device), device)
+    works, levels = region.buffers.kernels, region.buffers.levels
+    return Launches(works, levels, pack(works, levels, False, device), device)
 
 
 def pairs(region: CompiledRegion, device: DeviceSpec = H200) -> list[Kernels]:
@@ -91,8 +91,8 @@ def test_kernels_that_share_a_launch_are_not(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_kernels_that_wait_for_each_other_are_not() -> None:
     region = built(in_sequence())
-    rounds = dict(zip(map(id, region.buffers.kernels), region.buffers.rounds, strict=True))
-    assert all(rounds[id(one)] == rounds[id(two)] for one, two in pairs(region))
+    levels = dict(zip(map(id, region.buffers.kernels), region.buffers.levels, strict=True))
+    assert all(levels[id(one)] == levels[id(two)] for one, two in pairs(region))
 
 
 def fusions(folder: Path, graph: TensorGraph, together: float, threads: tuple[int, int] | None = None
@@ -198,7 +198,7 @@ def test_pairs_are_measured_in_the_background(tmp_path: Path, monkeypatch: pytes
 
 
 def six_kernels() -> TensorGraph:
-    """Of one round, and of six structures."""
+    """Of one level, and of six structures."""
     kinds = [OpKind.TANH, OpKind.EXP, OpKind.SQRT, OpKind.LOG, OpKind.ABS, OpKind.NEG]
     return region("six", [B.op(kind, B.input(f"x{i}:0", F32, (3000 + i,))) for i, kind in enumerate(kinds)])
 

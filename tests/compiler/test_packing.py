@@ -19,8 +19,8 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.symbolic_dims import size
-from tf_stitch.runtime.executable import DeviceLaunch
-from tf_stitch.transforms.matmuls_to_kernels import in_kernel
+from tf_stitch.passes.matmuls_to_kernels import in_kernel
+from tf_stitch.placement.executable import DeviceLaunch
 
 B = Builder()
 

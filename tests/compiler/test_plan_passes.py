@@ -16,8 +16,8 @@ from tf_stitch.compiler.plan_passes import plan_passes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.pass_manager import Instrument
+from tf_stitch.placement.executable_format import Space
 from tf_stitch.planning.plan_memory import PlanMemory
-from tf_stitch.runtime.executable_format import Space
 from tf_stitch.schedule.reuse import Reuse
 
 ALL = ["private_values", "make_kernels", "cooperative_fusion", "tuned_templates", "reverse_block_order",

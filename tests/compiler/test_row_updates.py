@@ -20,8 +20,8 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import format_graph
+from tf_stitch.placement.storage import plan_buffers
 from tf_stitch.planning.pattern import Pattern
-from tf_stitch.runtime.buffer_plan import plan_buffers
 
 B, F32, I32 = p.B, DType.F32, DType.I32
 SIZE = (64, 256)

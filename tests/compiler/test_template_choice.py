@@ -25,7 +25,7 @@ from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.tuned_templates import TunedTemplate, TunedTemplates
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 OTHER = "max_1[GRID-CTA_8,THREAD_4-CTA_4-THREAD_4]; mul_1[GRID-CTA_8,THREAD_4-CTA_4-THREAD_4];"
 

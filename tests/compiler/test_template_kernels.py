@@ -26,7 +26,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.free_nodes import free_nodes, live_out, plannable
 from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 B = p.B
 SLOW = 300

@@ -20,7 +20,7 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.thread_ranges import BARRIERS
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 B = p.B
 

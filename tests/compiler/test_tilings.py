@@ -23,7 +23,7 @@ from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 from tf_stitch.schedule.op_labels import op_labels
-from tf_stitch.schedule.templates import ANY_OP, Level, LevelKind, OpSchedule, Template, Tiling, parse_template
+from tf_stitch.templates import ANY_OP, Level, LevelKind, OpSchedule, Template, Tiling, parse_template
 
 B = p.B
 

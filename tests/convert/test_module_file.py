@@ -23,8 +23,8 @@ from tf_stitch.errors import DamagedFileError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.native.signatures import declare
+from tf_stitch.placement.executable import BufferRef, Executable, HostLaunch, Space
 from tf_stitch.runtime.device_profiles import profiles
-from tf_stitch.runtime.executable import BufferRef, Executable, HostLaunch, Space
 
 KERNELS = b"kernels of one library"
 FIRST_BLOB = 5  # words before: version, abi, count of blobs, offset and bytes of the first

@@ -12,9 +12,9 @@ import numpy as np
 
 from tests.differential.runner import Array
 from tf_stitch.compiler.pipeline import CompiledRegion
+from tf_stitch.placement.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, LibraryStep
+from tf_stitch.placement.executable_format import Space
 from tf_stitch.runtime.device_run import GARBAGE
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, LibraryStep
-from tf_stitch.runtime.executable_format import Space
 from tf_stitch.runtime.host_run import aligned_empty
 
 ZONE = int(os.environ.get("TEST_REDZONE", "4096"))

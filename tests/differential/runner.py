@@ -28,9 +28,9 @@ from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.pass_manager import Instrument
+from tf_stitch.placement.executable import BufferRef, Copy, DeviceLaunch, HostLaunch, LibraryStep
+from tf_stitch.placement.executable_format import Space, StateMode
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, HostLaunch, LibraryStep
-from tf_stitch.runtime.executable_format import Space, StateMode
 from tf_stitch.runtime.host_builder import OPTIONS, build_host
 from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_empty
 from tf_stitch.runtime.kernel_cache import KernelCache

@@ -11,8 +11,8 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.runtime.executable import LibraryStep
-from tf_stitch.runtime.executable_format import StateMode
+from tf_stitch.placement.executable import LibraryStep
+from tf_stitch.placement.executable_format import StateMode
 
 B, F32 = p.B, DType.F32
 

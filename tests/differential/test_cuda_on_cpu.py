@@ -34,8 +34,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.interpreter import interpret_program
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.planning.plan_memory import PlanMemory
-from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.host_run import aligned_copy
 from tf_stitch.schedule.kernel_schedule import COOPERATIVE
 

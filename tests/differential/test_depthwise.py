@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.differential.runner import check_all, region
-from tests.transforms.test_depthwise_to_sums import windows
+from tests.passes.test_depthwise_to_sums import windows
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import ConvolutionAttrs, WindowsAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums, of_few_channels
+from tf_stitch.passes.depthwise_to_sums import DepthwiseToSums, of_few_channels
 
 B, F32 = Builder(), DType.F32
 

@@ -13,7 +13,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.transforms import matmuls_to_float8
+from tf_stitch.passes import matmuls_to_float8
 
 B = Builder()
 E4M3, E5M2 = DType.F8_E4M3FN, DType.F8_E5M2

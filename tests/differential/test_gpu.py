@@ -28,10 +28,10 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.cost import requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.passes import private_copies
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.planning import attention_choice
 from tf_stitch.runtime.device_run import gpu_is_here
-from tf_stitch.runtime.executable import DeviceLaunch
-from tf_stitch.transforms import private_copies
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B

@@ -18,7 +18,7 @@ from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.runtime.device_run import gpu_is_here
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16

@@ -24,7 +24,7 @@ from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.templates import Template, parse_template
+from tf_stitch.templates import Template, parse_template
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B

@@ -19,7 +19,7 @@ from tf_stitch.device.spec import CPU, H200
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 SLOW = 300
 """Threads of a block from which the kernel interpreter takes too long."""

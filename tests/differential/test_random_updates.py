@@ -10,14 +10,14 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, run_kernel_ir
+from tests.passes.test_update_in_place import scatters, written
 from tests.support.tiers import each_commit
-from tests.transforms.test_update_in_place import scatters, written
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.transforms import update_in_place as module
-from tf_stitch.transforms.update_in_place import update_in_place
+from tf_stitch.passes import update_in_place as module
+from tf_stitch.passes.update_in_place import update_in_place
 
 B, F32 = p.B, DType.F32
 SEEDS = range(60)

@@ -14,8 +14,8 @@ from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.placement.executable_format import Space
 from tf_stitch.runtime.device_run import gpu_is_here
-from tf_stitch.runtime.executable_format import Space
 
 
 def split_column_sums() -> tuple[TensorGraph, CompiledRegion]:

@@ -12,7 +12,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import statements
-from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
+from tf_stitch.passes.two_stage_reductions import TwoStageReductions
 
 B = p.B
 

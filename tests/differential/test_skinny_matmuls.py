@@ -21,10 +21,10 @@ from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.passes import lower_gemv_to_reduction
+from tf_stitch.passes.lower_gemv_to_reduction import as_sum
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.transforms import lower_gemv_to_reduction
-from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 
 B = Builder()
 Shape = tuple[tuple[int, ...], tuple[int, ...], bool, bool]

@@ -16,7 +16,7 @@ from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.transforms import private_copies
+from tf_stitch.passes import private_copies
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 4e-3, F16: 4e-3, BF16: 3e-2}

@@ -19,7 +19,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
-from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
+from tf_stitch.placement.executable import DeviceLaunch, HostLaunch
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 

@@ -21,10 +21,10 @@ from tf_stitch.families.warpgroup_tiles import PAIRED, WARPGROUP_TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.passes.matmuls_to_kernels import in_kernel
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.transforms.matmuls_to_kernels import in_kernel
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 6e-3, F16: 6e-3, BF16: 3e-2, DType.F64: 6e-3}

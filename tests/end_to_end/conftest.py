@@ -85,7 +85,8 @@ def cache(tmp_path: Path, native_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory,
+        pytestconfig: pytest.Config) -> Runner:
     """run(program, *arguments, stitch="1", **variables): stitch="" runs plain TensorFlow. A process started anew."""
 
     def execute(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
@@ -93,7 +94,7 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=280, env=environment)
         return done.returncode, done.stdout, done.stderr
 
-    return _runner(start_folder, tmp_path_factory, execute)
+    return _runner(start_folder, tmp_path_factory, execute, pytestconfig.getoption("--form"))
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +106,8 @@ def fork_server(start_folder: Path, native_folder: Path, tmp_path_factory: pytes
 
 
 @pytest.fixture(scope="session")
-def forked(start_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+def forked(start_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory,
+           pytestconfig: pytest.Config) -> Runner:
     """As `run`, forked off a process that has imported TensorFlow: for programs whose results are what matters."""
 
     def execute(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
@@ -113,7 +115,7 @@ def forked(start_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest
         returncode = fork_server.run(command, environment, folder, timeout=280)
         return returncode, (folder / "stdout").read_text(), (folder / "stderr").read_text()
 
-    return _runner(start_folder, tmp_path_factory, execute)
+    return _runner(start_folder, tmp_path_factory, execute, pytestconfig.getoption("--form"))
 
 
 @pytest.fixture(scope="session")
@@ -141,13 +143,17 @@ def _environment(start_folder: Path) -> dict[str, str]:
 
 
 def _runner(start_folder: Path, tmp_path_factory: pytest.TempPathFactory,
-            execute: Callable[[list[str], dict[str, str], Path], tuple[int, str, str]]) -> Runner:
+            execute: Callable[[list[str], dict[str, str], Path], tuple[int, str, str]], form: str | None) -> Runner:
+    """Args:
+        form: of tools.forced_forms, that stitched programs run in.
+    """
     def run_program(program: Path, *arguments: object, stitch: str = "1", **variables: str) -> Run:
         folder = tmp_path_factory.mktemp("report")
-        environment = _environment(start_folder)
+        environment, forced = _environment(start_folder), []
         if stitch:
             environment |= {"TF_STITCH": stitch, "TF_STITCH_REPORT": str(folder)}
-        done = execute([str(program), *map(str, arguments)], environment | variables, folder)
+            forced = ["-m", "tools.forced_forms", form] if form else []
+        done = execute([*forced, str(program), *map(str, arguments)], environment | variables, folder)
         path = folder / "report.json"
         return Run(*done, json.loads(path.read_text()) if path.exists() else None)
 

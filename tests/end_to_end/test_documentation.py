@@ -89,7 +89,7 @@ def test_modules_that_are_named_exist(document: Path) -> None:
 def test_files_that_are_named_exist(document: Path) -> None:
     text = document.read_text()
     for name in re.findall(r"`((?:tools|tests|models|docs|tf_stitch|plugin|graph|jit|report|compiler|native|ir|"
-                           r"frontend|legalize|planning|transforms|schedule|lowering|emit|runtime)/[\w./]+)`",
+                           r"frontend|legalize|planning|passes|schedule|lowering|emit|runtime)/[\w./]+)`",
                            text):  # fmt: skip
         places = (ROOT, ROOT / "tf_stitch", ROOT / "tf_stitch" / "frontend" / "tensorflow")
         assert any((place / name).exists() or (place / f"{name}.py").exists() for place in places), name

@@ -14,6 +14,7 @@ import pytest
 from models import kinds, language, vision
 from tests.end_to_end.conftest import PROGRAMS, Plain, Runner
 from tests.support.tiers import each_commit, of_today
+from tests.support.zoo_case import runs_of
 
 PROGRAM = PROGRAMS / "networks.py"
 PRECISE = {"NVIDIA_TF32_OVERRIDE": "0"}
@@ -97,7 +98,7 @@ def test_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain) -> No
             assert (off <= allowed[what]).all(), f"{what} of {name}: {off}"
     assert done.report is not None
     assert len(done.report["regions"]) >= len(case.names)
-    assert sum(region["runs"] for region in done.report["regions"]) >= 2 * len(case.names)
+    assert runs_of(done.report) >= 2 * len(case.names)
     assert done.report["fallbacks"] == []
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_stitch.cli import analysis
 from tf_stitch.cli.explain.graphs import analyse
 from tf_stitch.compiler.pipeline import CompiledRegion
-from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.placement.executable import DeviceLaunch
 
 LAYERS = 12
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
-from tf_stitch.graph.all_reduces import IN_STREAMS
+from tf_stitch.graph.passes.all_reduces import IN_STREAMS
 
 pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(len(tf.config.list_physical_devices("GPU")) < 2, reason="fewer than two GPUs")]

@@ -25,8 +25,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind, parse_template
 from tf_stitch.targets import registry as targets
+from tf_stitch.templates import LevelKind, parse_template
 
 B = p.B
 ELEMENTS = 5000

@@ -42,9 +42,9 @@ from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.passes.depthwise_to_sums import DepthwiseToSums, of_few_channels
 from tf_stitch.planning.pattern import Pattern, make_pattern
-from tf_stitch.schedule.templates import parse_template
-from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums, of_few_channels
+from tf_stitch.templates import parse_template
 
 B, F32, F16, BF16 = Builder(), DType.F32, DType.F16, DType.BF16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.graph.test_controls import reasons, regions, rewrite
+from tests.graph.clustering.test_controls import reasons, regions, rewrite
 from tf_stitch.config import load_config
 from tf_stitch.graph.fallback import fallback_subgraph
 

@@ -34,12 +34,12 @@ from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS
 from tf_stitch.jit.tuner import Job
 from tf_stitch.libraries.attention import AttentionCall
 from tf_stitch.libraries.call import LibraryCall
+from tf_stitch.placement.executable import DeviceLaunch, HostLaunch
 from tf_stitch.planning import attention_calls
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.report import Report
-from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
 from tf_stitch.runtime.host_builder import compiler
 from tf_stitch.runtime.nvrtc_builder import _nvrtc
 

@@ -16,7 +16,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Var, constant, var
 from tf_stitch.kernel_ir.self_copies import without_self_copies
 from tf_stitch.kernel_ir.walk import statements
-from tf_stitch.runtime.executable_format import StateMode
+from tf_stitch.placement.executable_format import StateMode
 
 B, F32 = p.B, DType.F32
 TABLE = B.variable("table", F32, (3000, 8))

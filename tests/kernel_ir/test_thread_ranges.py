@@ -38,9 +38,9 @@ from tf_stitch.kernel_ir.thread_ranges import cannot_be_range, side_by_side
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.runtime.host_run import aligned_copy
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 B, F32 = p.B, DType.F32
 Memory = dict[str, Any]

@@ -15,7 +15,7 @@ from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes, moved_once
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.work import Work
-from tf_stitch.transforms.matmuls_to_kernels import in_kernel
+from tf_stitch.passes.matmuls_to_kernels import in_kernel
 
 B, F32 = p.B, DType.F32
 

@@ -24,7 +24,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.sum_chains import sum_chains, unbounded_sums
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.kernel_ir.walk import rebuilt
+from tf_stitch.kernel_ir.walk import rebuilt, statements
 from tf_stitch.lowering.bounded_sums import bounded_sums
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.runtime.host_builder import build_host
@@ -210,3 +210,18 @@ def test_a_kernel_that_meets_the_bound_stays_as_it_is() -> None:
 def test_what_is_split_stays_as_it_is() -> None:
     for kernel in compiled("rows", 1000, "pow", True, CPU).kernels:
         assert bounded_sums(kernel.program) is kernel.program
+
+
+def test_parts_are_numbered_in_the_order_of_the_additions() -> None:
+    """A kernel that differed from process to process would be found in no cache."""
+    x = terms((1 << 14, 8), "mul")
+    powers = [x]
+    for _ in range(7):
+        powers.append(B.mul(powers[-1], x))
+    graph = region("sums", [B.sum(power, [0]) for power in powers])
+    kernels = compile_region(graph, *keys_of(graph), CompileOptions(CPU)).kernels
+    of_kernels = [list(dict.fromkeys(s.array for s in statements(kernel.program.body)
+                                     if isinstance(s, k.SetElement) and "_part" in s.array)) for kernel in kernels]
+    parts = max(of_kernels, key=len)
+    assert len(parts) >= 8
+    assert parts == sorted(parts, key=lambda name: int(name.rpartition("_part")[2]))

@@ -14,8 +14,8 @@ from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.runtime.executable import DeviceLaunch
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import DeviceLaunch
+from tf_stitch.placement.executable_format import Space
 from tf_stitch.schedule.kernel_schedule import COOPERATIVE, Scheme
 
 B, F32 = p.B, DType.F32

@@ -18,7 +18,7 @@ from tf_stitch.kernel_ir.dependencies import read_before
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.matmul_prefetch import prefetch_before_dependencies
 from tf_stitch.lowering.rows_before_dependencies import LINE_BYTES
-from tf_stitch.transforms.matmuls_to_kernels import in_kernel
+from tf_stitch.passes.matmuls_to_kernels import in_kernel
 
 F32, BF16 = DType.F32, DType.BF16
 

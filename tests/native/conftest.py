@@ -17,7 +17,7 @@ from tf_stitch.config import load_config
 from tf_stitch.native.bindings import OpLibrary, Verdict, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.native.fallback_call import FallbackCall
-from tf_stitch.runtime.executable_format import ABI_VERSION, Space, StepCode
+from tf_stitch.placement.executable_format import ABI_VERSION, Space, StepCode
 
 INPUT, OUTPUT, VARIABLE, FRESH, ARENA, BARRIER = Space
 HOST_LAUNCH, DEVICE_LAUNCH, COPY, LIBRARY_CALL = StepCode

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tests.native.conftest import executable
-from tf_stitch.runtime.executable import BufferRef
-from tf_stitch.runtime.executable_format import DEVICE_LAUNCH, Space, StepCode
+from tf_stitch.placement.executable import BufferRef
+from tf_stitch.placement.executable_format import DEVICE_LAUNCH, Space, StepCode
 
 Place: TypeAlias = tuple[int, int]
 """Space and number, or byte, of an operand."""
@@ -47,7 +47,7 @@ class Image:
 
     def executable(self, outputs: Sequence[Sequence[int]], steps: Sequence[Sequence[int]], arena: Sequence[int] = (),
                    state: Sequence[Place] = ()) -> list[int]:
-        """Words of an executable (tf_stitch/runtime/executable_format.py), its outputs float32."""
+        """Words of an executable (tf_stitch/placement/executable_format.py), its outputs float32."""
         return executable(outputs, steps, arena, state, images=[(ctypes.addressof(self.buffer), len(self.buffer))])
 
     def launch(self, kernel: str, *operands: Place, threads: int = 1, sizes: Sequence[int] = (), blocks: int = 1,

@@ -22,8 +22,8 @@ from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.types import TensorType
 from tf_stitch.jit.libraries import words_of
 from tf_stitch.libraries.cudnn import Convolution, ConvolutionPass
-from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 TF32 = 2e-3

@@ -11,9 +11,9 @@ from tf_stitch.device.spec import FLOAT8_ARCHITECTURE
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.libraries.float8 import Float8Gemm
+from tf_stitch.placement.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 from tf_stitch.runtime.device_query import compute_capability
-from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
 
 GPUS = tf.config.list_physical_devices("GPU")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU"), pytest.mark.skipif(

@@ -17,8 +17,8 @@ from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.strided_view import path_to
 from tf_stitch.jit.libraries import words_of
 from tf_stitch.libraries.attention import ATTENTION
-from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 TOLERANCE = {DType.F16: 4e-3, DType.BF16: 2.5e-2}

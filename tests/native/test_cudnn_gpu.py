@@ -21,8 +21,8 @@ from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.types import TensorType
 from tf_stitch.libraries.cudnn import Convolution, ConvolutionPass
-from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 TOLERANCE = {DType.F64: 1e-12, DType.F32: 4e-6, DType.F16: 2e-3, DType.BF16: 2e-2}

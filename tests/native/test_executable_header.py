@@ -6,11 +6,11 @@ from enum import IntEnum
 
 import pytest
 
+from tf_stitch import wire_format
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.native import executable_header
 from tf_stitch.native.executable_header import HEADER, header
-from tf_stitch.runtime import words
-from tf_stitch.runtime.executable_format import STEPS, StepCode
+from tf_stitch.placement.executable_format import STEPS, StepCode
 
 
 def test_it_is_current() -> None:
@@ -28,9 +28,9 @@ def test_a_new_step_is_read_as_it_is_declared(monkeypatch: pytest.MonkeyPatch) -
         UP = 0
         FAR_DOWN = 1
 
-    sort = words.Record("SortWords", "Sorts rows.", (
-        words.OperandField("rows"), words.Number("count", "of rows", 1, 9, "int"), words.Choice("order", "", Order),
-        words.Flag("stable")), ordered=True)
+    sort = wire_format.Record("SortWords", "Sorts rows.", (
+        wire_format.OperandField("rows"), wire_format.Number("count", "of rows", 1, 9, "int"),
+        wire_format.Choice("order", "", Order), wire_format.Flag("stable")), ordered=True)
     monkeypatch.setattr(executable_header, "STEPS", (*STEPS, sort))
     text = header()
     assert "// Which way.\nenum class Order : std::int64_t {\n  kUp = 0,\n  kFarDown = 1,\n};\n" in text
@@ -61,7 +61,7 @@ struct SortWords {
 def test_a_new_library_has_a_code_and_a_function_to_define(monkeypatch: pytest.MonkeyPatch) -> None:
     class Scaling(type(LIBRARIES[0])):  # type: ignore[misc]
         name = "scaling"
-        record = words.Record("ScalingSpec", "", (words.Number("count"),))
+        record = wire_format.Record("ScalingSpec", "", (wire_format.Number("count"),))
 
     monkeypatch.setattr(executable_header, "LIBRARIES", (*LIBRARIES, Scaling()))
     text = header()
@@ -71,8 +71,8 @@ def test_a_new_library_has_a_code_and_a_function_to_define(monkeypatch: pytest.M
 
 
 def test_words_are_in_the_order_of_the_fields() -> None:
-    pair = words.Record("Pair", "", (words.Flag("first"), words.Numbers("rest")))
-    outer = words.Record("Outer", "", (words.Number("n"), words.Nested("pair", "", pair)))
+    pair = wire_format.Record("Pair", "", (wire_format.Flag("first"), wire_format.Numbers("rest")))
+    outer = wire_format.Record("Outer", "", (wire_format.Number("n"), wire_format.Nested("pair", "", pair)))
 
     class Value:
         first, rest = True, (7, 8)

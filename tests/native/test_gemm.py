@@ -17,8 +17,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import MatrixLayout
 from tf_stitch.ir.types import TensorType
 from tf_stitch.libraries.gemm import Gemm
-from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 
 GPU = pytest.param("/GPU:0", marks=[pytest.mark.gpu, pytest.mark.skipif(
     not tf.config.list_physical_devices("GPU"), reason="no GPU")])

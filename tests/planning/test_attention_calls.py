@@ -9,7 +9,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.attention_steps import B, Step, causal, padding
 from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
-from tests.transforms.test_attentions_to_calls import all_plain
+from tests.passes.test_attentions_to_calls import all_plain
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
@@ -20,11 +20,11 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.attention import ATTENTION, AttentionCall
+from tf_stitch.passes import attentions_to_calls
 from tf_stitch.planning import attention_calls
 from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
-from tf_stitch.transforms import attentions_to_calls
 
 FUSED = replace(H200, fused_attention=True)
 LARGE = Step(DType.BF16, batch=16, queries=256, keys=256, heads=12, size=64, score=causal())

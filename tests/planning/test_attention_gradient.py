@@ -19,13 +19,13 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_parser import parse_graph
+from tf_stitch.passes import private_copies
+from tf_stitch.passes.private_copies import PrivateCopies
 from tf_stitch.planning.attention_choice import copies_for
 from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
-from tf_stitch.transforms import private_copies
-from tf_stitch.transforms.private_copies import PrivateCopies
 
 GRAPHS = sorted((Path(__file__).parent / "graphs" / "attention").glob("*.txt.gz"))
 F32, BF16 = DType.F32, DType.BF16

@@ -15,13 +15,13 @@ from tf_stitch.ir.fused_attentions import FusedAttention
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.libraries.attention import AttentionCall
+from tf_stitch.passes.attentions_to_calls import AttentionsToCalls
+from tf_stitch.passes.simplify_movement import SimplifyMovement
 from tf_stitch.planning import attention_calls
 from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.attention_operands import with_bare_operands
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.plain_attention import plain_attention
-from tf_stitch.transforms.attentions_to_calls import AttentionsToCalls
-from tf_stitch.transforms.simplify_movement import SimplifyMovement
 
 B, BF16, F32 = p.B, DType.BF16, DType.F32
 FUSED = replace(H200, fused_attention=True)

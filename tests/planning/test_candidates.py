@@ -23,6 +23,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.passes.inline_small_matmuls import expand_dot
 from tf_stitch.planning import substitution_fusion
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
@@ -31,7 +32,6 @@ from tf_stitch.planning.part import bits, mask_of
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.planner import PlanOptions, plan_part
 from tf_stitch.planning.substitution_fusion import substitution_patterns
-from tf_stitch.transforms.inline_small_matmuls import expand_dot
 
 F32 = DType.F32
 

@@ -98,7 +98,7 @@ def test_a_step_of_a_recurrent_layer_is_one_kernel_compiled_once() -> None:
 def test_layers_wait_for_each_other_s_steps_alone() -> None:
     """The cell is in the kernel of the matmul that waits longer, with the layer's own state: so what a layer takes
     from the one below is multiplied while the step before runs, and a step more is one round more."""
-    rounds = [max(compile_region(*_arguments(recurrent(2, steps)), CompileOptions(H200)).buffers.rounds)
+    rounds = [max(compile_region(*_arguments(recurrent(2, steps)), CompileOptions(H200)).buffers.levels)
               for steps in (8, 9)]
     assert rounds[1] == rounds[0] + 1
 
@@ -107,7 +107,7 @@ def test_a_round_of_layers_is_one_launch() -> None:
     """Cells of both layers, in clusters of two, and what the upper one begins with, in none and of more memory."""
     result = compile_region(*_arguments(recurrent(2, 8, units=256)), CompileOptions(H200))
     assert len({(kernel.program.cluster, kernel.shared_bytes) for kernel in result.kernels}) == 2
-    assert len(result.executable.steps) == max(result.buffers.rounds) + 1
+    assert len(result.executable.steps) == max(result.buffers.levels) + 1
 
 
 def gated(steps: int, rows: int, units: int) -> TensorGraph:
@@ -166,7 +166,7 @@ def test_cells_that_run_at_the_same_time_go_to_their_own_matmuls() -> None:
     assert families(result).count(MATMUL.name) == 8
     assert all(len(kernel.schedule.pattern.nodes) > 1 for kernel in result.kernels
                if kernel.schedule.family == MATMUL.name)
-    assert max(result.buffers.rounds) <= 4, "a round each, and one for what all share"
+    assert max(result.buffers.levels) <= 4, "a round each, and one for what all share"
 
 
 def test_many_rows_or_exact_matmuls_stay_the_library_s() -> None:

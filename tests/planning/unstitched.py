@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.runtime.arena import Lifetime, live_bytes
+from tf_stitch.placement.arena import Lifetime, live_bytes
 
 VIEWS = (OpKind.RESHAPE, OpKind.BROADCAST)
 """TensorFlow moves no memory for the first, and nearly never for the second."""

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import TypesOfNodes, types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU
 from tf_stitch.graph import pipeline
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.plugin import session
 from tf_stitch.plugin.session import Session
@@ -21,9 +22,10 @@ from tf_stitch.plugin.session import Session
 CONFIG = StitchConfig(unroll="1")
 OPTIONS = pipeline.GraphOptions.by(CONFIG, "CPU", True, {"CPU": CPU.profile}, Controls(CONFIG))
 STAGES: dict[str, tuple[Any, str]] = {
-    **{p.name: (type(p), "run") for p in pipeline.graph_passes(OPTIONS)},
+    **{p.name: (type(p), "run")
+       for p in (*pipeline.graph_passes(OPTIONS), *pipeline.finishing_passes(GraphDef(), {}))},
     "find": (pipeline.Clustering, "find"), "fallback_subgraph": (pipeline, "fallback_subgraph"),
-    "apply": (pipeline.Clustering, "apply"), "put_back_loops": (pipeline, "put_back_loops"),
+    "apply": (pipeline.Clustering, "apply"),
     "number_regions": (session, "number_regions"), "seen": (Session, "_seen"), "nowhere": (object, "")}
 
 

@@ -30,7 +30,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 B = Builder()
 ROWS, COLUMNS = 8192, 32000

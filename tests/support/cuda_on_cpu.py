@@ -21,8 +21,8 @@ from tests.support.shared_cache import compiler_version, kept, text_of
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.side_by_side import cluster_of
-from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, LibraryStep
-from tf_stitch.runtime.executable_format import Space, StateMode
+from tf_stitch.placement.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, LibraryStep
+from tf_stitch.placement.executable_format import Space, StateMode
 
 HERE = Path(__file__).parent
 CUDA_MACHINE = '#include "cuda_on_cpu.h"'

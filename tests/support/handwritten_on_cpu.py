@@ -16,7 +16,7 @@ from tf_stitch.hfuse.launch import Shape
 from tf_stitch.hfuse.preprocess import Expanded
 from tf_stitch.hfuse.rewrite import Edit, apply
 from tf_stitch.hfuse.source import Kernel, end, find_kernel, parse_text, start, walk
-from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.placement.executable import DeviceLaunch
 
 Argument = np.ndarray | int | float  # type: ignore[type-arg]
 

@@ -17,7 +17,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 B = Builder(SourceLoc("matmul", "MatMul"))
 """Its nodes have a name, by which a template is forced on them."""

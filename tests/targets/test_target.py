@@ -19,7 +19,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import statements
-from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.targets import registry
 
 GOLDEN = [goldens.softmax, goldens.layernorm, goldens.layernorm_backward, goldens.adam, goldens.cross_entropy,

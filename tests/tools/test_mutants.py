@@ -48,11 +48,11 @@ def test_what_is_there_twice_does_not_apply(tmp_path: Path) -> None:
 def test_a_mutant_is_killed_or_survives() -> None:
     """And the tree is as before."""
     mutant = Mutant("values that overlap share memory", "tf_stitch/kernel_ir/first_fit.py",
-                    "offset = max(offset, end)", "offset = end - 1", ("tests/runtime/test_arena.py",))
+                    "offset = max(offset, end)", "offset = end - 1", ("tests/placement/test_arena.py",))
     with Tree(ROOT) as tree:
         before = (tree.path / mutant.file).read_text()
         killed = tree.checked(tree.try_mutant(mutant, 200), 200)
-        assert killed.killed_by.startswith("tests/runtime/test_arena.py::")
+        assert killed.killed_by.startswith("tests/placement/test_arena.py::")
         assert (tree.path / mutant.file).read_text() == before
         survived = tree.try_mutant(Mutant("m", mutant.file, '"""The lowest place', '"""A low place', mutant.tests), 200)
         assert (survived.killed_by, survived.error) == ("", "")

@@ -16,9 +16,9 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
+from tf_stitch.graph.clustering.controls import Controls
+from tf_stitch.graph.clustering.node_entries import node_entries
 from tf_stitch.graph.clustering.region_graph import RegionGraph
-from tf_stitch.graph.controls import Controls
-from tf_stitch.graph.node_entries import node_entries
 from tf_stitch.graph.pipeline import GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.bind import bind

@@ -19,8 +19,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, KernelSchedule
 from tf_stitch.schedule.op_labels import op_labels
-from tf_stitch.schedule.templates import ANY_OP, OpSchedule, Template
 from tf_stitch.schedule.vector_width import vector_width
+from tf_stitch.templates import ANY_OP, OpSchedule, Template
 
 
 def apply_template(template: Template, schedule: KernelSchedule, device: DeviceSpec, aligned: bool) -> KernelSchedule:

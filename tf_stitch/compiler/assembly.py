@@ -18,10 +18,10 @@ from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.runtime.buffer_plan import BufferPlan, Work
-from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, HostLaunch, LibraryStep, Step
-from tf_stitch.runtime.executable_format import Space
-from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.placement.buffer_plan import BufferPlan, Work
+from tf_stitch.placement.executable import BufferRef, DeviceLaunch, HostLaunch, LibraryStep, Step
+from tf_stitch.placement.executable_format import Space
+from tf_stitch.placement.step_order import Access, predecessors
 from tf_stitch.targets.registry import target_of
 
 
@@ -60,7 +60,7 @@ def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool, fusio
     """
     if not device.queued:
         return _for_all_sizes(buffers, None, device) if for_all_sizes else _on_host(buffers, device)
-    groups = pack(buffers.kernels, buffers.rounds, for_all_sizes, device)
+    groups = pack(buffers.kernels, buffers.levels, for_all_sizes, device)
     if for_all_sizes:
         return replace(_for_all_sizes(buffers, groups, device), after=_after(buffers, groups))
     fused = fusions(buffers, groups) if fusions is not None else {}

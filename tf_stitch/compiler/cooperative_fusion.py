@@ -22,10 +22,10 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import Work
 
 MOST_KERNELS = 16
 """Kernels of a connected part. In larger ones levels are wide, and their kernels share launches as it is."""

@@ -14,12 +14,12 @@ from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.groups import fuse_groups
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.cost_model import predict_us, resident_blocks
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.part import TIE_US
 from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import Work
 from tf_stitch.schedule.kernel_schedule import COOPERATIVE, KernelSchedule
 
 USUAL_THREADS = 512

@@ -15,9 +15,9 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.loads_before_dependencies import loads_before_dependencies
 from tf_stitch.lowering.matmul_prefetch import prefetch_before_dependencies
 from tf_stitch.lowering.rows_before_dependencies import rows_before_dependencies
-from tf_stitch.runtime.buffer_plan import BufferPlan, Work
-from tf_stitch.runtime.executable import BufferRef
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.buffer_plan import BufferPlan, Work
+from tf_stitch.placement.executable import BufferRef
+from tf_stitch.placement.executable_format import Space
 
 CACHE_PART = 0.5
 """Of the L2 cache, which keys and values may take before they are read. Assumed: weights go through it meanwhile."""

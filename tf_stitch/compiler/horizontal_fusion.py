@@ -1,4 +1,4 @@
-"""Kernels that share blocks by their threads (HFuse): which of a round a model proposes, and which of those that were
+"""Kernels that share blocks by their threads (HFuse): which of a level a model proposes, and which of those that were
 measured to be faster become one launch each. Nothing is fused that was not measured."""
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tf_stitch.compiler.template_tuner import text_of
 from tf_stitch.compiler.thread_partitions import Kernels, Partition, can_share, partition_of, partitions
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.ilp_solver import solve
 from tf_stitch.planning.measured_cost import measurement_key, saves
 from tf_stitch.planning.measured_fusions import MeasuredFusion, MeasuredFusions
 from tf_stitch.planning.selection import Selection
-from tf_stitch.runtime.buffer_plan import Work
 
 MOST_TOGETHER = 24
-"""Kernels of a round that are looked at, the first ones: pairs grow with their square."""
+"""Kernels of a level that are looked at, the first ones: pairs grow with their square."""
 MOST_KERNELS = 3
 """That share a block. Sets grow with this power, and so do partitions; each kernel needs 128 threads of 1024."""
 SECONDS = 1.0
@@ -37,24 +37,24 @@ class Launches:
     """Launches of a region that hold one kernel each.
 
     Args:
-        works, rounds: kernels and library calls, and the round of each; those of one need nothing of each other.
+        works, levels: kernels and library calls, and the level of each; those of one need nothing of each other.
         groups: of works that share a launch.
         aligned: every buffer starts at a multiple of 16 bytes.
     """
 
     works: Sequence[Work]
-    rounds: Sequence[int]
+    levels: Sequence[int]
     groups: Sequence[Sequence[int]]
     device: DeviceSpec
     aligned: bool = True
 
     @cached_property
     def independent(self) -> list[list[int]]:
-        """By round, those whose threads can be part of a block."""
+        """By level, those whose threads can be part of a block."""
         found: dict[int, list[int]] = {}
         for i, *others in self.groups:
             if not others and can_share(self.works[i], self.device):
-                found.setdefault(self.rounds[i], []).append(i)
+                found.setdefault(self.levels[i], []).append(i)
         return [together[:MOST_TOGETHER] for together in found.values() if len(together) > 1]
 
     def kernels(self, numbers: Numbers) -> Kernels:
@@ -139,7 +139,7 @@ def _together_us(kernels: Kernels, device: DeviceSpec) -> float:
 
 def fused_launches(launches: Launches, fusions: MeasuredFusions) -> dict[Numbers, Partition]:
     """Disjoint sets of kernels that were measured to be faster in shared blocks: of all choices that which saves
-    most, by the integer program that chooses patterns. Sets of one round close no cycle."""
+    most, by the integer program that chooses patterns. Sets of one level close no cycle."""
     faster = launches.faster(fusions)
     possible = {numbers: partition for numbers, record in faster.items()
                 if (partition := _of_record(launches, numbers, record)) is not None}

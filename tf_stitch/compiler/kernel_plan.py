@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_stitch.placement.buffer_plan import BufferPlan, Work
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 
 
 @dataclass(frozen=True)

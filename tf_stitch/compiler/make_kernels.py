@@ -10,10 +10,10 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.libraries.call import FusedNodes, Library
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.pattern import Pattern, between
 from tf_stitch.planning.pattern_kind import kind_of
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import Work
 
 
 @dataclass(frozen=True)

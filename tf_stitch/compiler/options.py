@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 
 

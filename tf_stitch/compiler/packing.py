@@ -15,8 +15,8 @@ from tf_stitch.kernel_ir.occupancy import resident_together
 from tf_stitch.kernel_ir.side_by_side import grid_of
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.cost_model import predict_together
-from tf_stitch.runtime.buffer_plan import Work
 
 PACKED_SHARED_BYTES = 40 * 1024
 """Of a block, up to which kernels of equal threads and clusters share a launch unasked: each block has those of the
@@ -35,8 +35,8 @@ MAX_PACKED_POINTERS = 480
 Groups: TypeAlias = list[list[int]]
 
 
-def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool, device: DeviceSpec) -> Groups:
-    """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
+def pack(works: Sequence[Work], levels: Sequence[int], for_all_sizes: bool, device: DeviceSpec) -> Groups:
+    """Kernel packing (FusionStitching section 5.1): kernels of one level share a launch, if their blocks have equal
     threads, clusters of equal size, and little shared memory or the same, while their parameters fit; where sizes
     change, if the same ones decide which kernels they are. Where sizes do not change, such packs become one if all its
     blocks find room at once, and that is predicted to take less time than one pack behind the other. Library calls and
@@ -45,17 +45,17 @@ def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool, devi
     groups: dict[tuple[int, tuple[int, ...], int, tuple[str, ...]], Groups] = {}
     for i, work in enumerate(works):
         if isinstance(work, BoundCall):
-            groups[rounds[i], (), i, ()] = [[i]]
+            groups[levels[i], (), i, ()] = [[i]]
             continue
         if not work.program.grid:  # no elements: no work
             continue
         alone = i if stands_alone(work) else -1
-        packs = groups.setdefault((rounds[i], _block(work), alone, decided_by(work)), [[]])
+        packs = groups.setdefault((levels[i], _block(work), alone, decided_by(work)), [[]])
         if packs[-1] and _pointers(works, (*packs[-1], i)) > most:
             packs.append([])
         packs[-1].append(i)
-    found = sorted((pack for packs in groups.values() for pack in packs), key=lambda pack: (rounds[pack[0]], pack[0]))
-    return found if for_all_sizes else _Merging(works, device).merged(found, rounds)
+    found = sorted((pack for packs in groups.values() for pack in packs), key=lambda pack: (levels[pack[0]], pack[0]))
+    return found if for_all_sizes else _Merging(works, device).merged(found, levels)
 
 
 def _pointers(works: Sequence[Work], pack: Iterable[int]) -> int:
@@ -74,14 +74,14 @@ class _Merging:
     device: DeviceSpec
     known: dict[tuple[Program, ...], float] = field(default_factory=dict)
 
-    def merged(self, groups: Groups, rounds: Sequence[int]) -> Groups:
+    def merged(self, groups: Groups, levels: Sequence[int]) -> Groups:
         """Args:
             groups: launches and calls in the order they run.
         """
-        by_round: dict[int, Groups] = {}
+        by_level: dict[int, Groups] = {}
         for group in groups:
-            by_round.setdefault(rounds[group[0]], []).append(group)
-        return [group for beside in by_round.values() for group in self._of_round(beside)]
+            by_level.setdefault(levels[group[0]], []).append(group)
+        return [group for beside in by_level.values() for group in self._of_round(beside)]
 
     def _of_round(self, groups: Groups) -> Groups:
         """Of launches that need nothing of each other, again and again those two that gain most."""

@@ -16,6 +16,7 @@ from tf_stitch.ir.text_format import structural_key
 from tf_stitch.libraries.call import Library
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import rebind, structure
+from tf_stitch.passes.inline_small_matmuls import Expanded, inline_small_matmuls
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us, scattered_ns
 from tf_stitch.planning.matmul_sizes import is_small_matmul
@@ -25,7 +26,6 @@ from tf_stitch.planning.pattern_kind import Loops, kind_of
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.targets.registry import target_of
-from tf_stitch.transforms.inline_small_matmuls import Expanded, inline_small_matmuls
 
 MOST_COPIES = 255
 """Of an op in front of small matmuls that follow each other. With two of sixteen terms, as the steps of a small LSTM

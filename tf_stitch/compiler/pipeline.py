@@ -12,6 +12,7 @@ from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.plan_passes import passes_for_known_plan, plan_passes
+from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.ir.graph import TensorGraph
@@ -22,18 +23,17 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.passes.context import PassContext
+from tf_stitch.placement.buffer_plan import BufferPlan
+from tf_stitch.placement.executable import Executable
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import plan_region
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import BufferPlan
-from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
-from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of
 from tf_stitch.targets.target import LARGE
-from tf_stitch.transforms.context import PassContext
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _fusions(options: CompileOptions) -> Fusions | None:
     if measured is None:
         return None
     return lambda buffers, groups: fused_launches(
-        Launches(buffers.kernels, buffers.rounds, groups, options.device, options.aligned), measured)
+        Launches(buffers.kernels, buffers.levels, groups, options.device, options.aligned), measured)
 
 
 def _planned(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions) -> StitchPlan:

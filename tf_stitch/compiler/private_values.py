@@ -16,11 +16,11 @@ from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.passes.recompute import CYCLES_PER_BYTE, LARGE, SMALL
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.transforms.recompute import CYCLES_PER_BYTE, LARGE, SMALL
 
 _REPEATED_MOVEMENT = (OpKind.RESHAPE, OpKind.BROADCAST)
 

@@ -9,7 +9,7 @@ from tf_stitch.compiler.tilings import extents_of, layout_of, op_dims
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import LOOP, Slot
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.templates import Level, LevelKind, Tiling
+from tf_stitch.templates import Level, LevelKind, Tiling
 
 LOOPS = ("items", "steps")
 COUNTED = ("grid", "steps")

@@ -12,7 +12,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import GridLoop, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import PassResult
-from tf_stitch.runtime.buffer_plan import Work
+from tf_stitch.placement.buffer_plan import Work
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tf_stitch.ir.op_attrs import Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import CALLED
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Pass, PassResult, run_passes
+from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.dependence import dependencies, update_edges
@@ -25,7 +26,6 @@ from tf_stitch.planning.free_nodes import live_out, plannable
 from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import BufferPlan
 
 UsOf: TypeAlias = Callable[[Pattern], float | None]
 

@@ -25,8 +25,8 @@ from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of
 from tf_stitch.lowering.kernel import LoweredKernel, with_bounded_sums
 from tf_stitch.lowering.rebind import nodes_of, structure
+from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.planning.pattern import Pattern
-from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.targets.registry import target_of
 
@@ -39,7 +39,7 @@ class OtherSizes:
     """
 
     def __init__(self, buffers: BufferPlan, options: CompileOptions) -> None:
-        self._options, self._works, self._rounds = options, buffers.kernels, buffers.rounds
+        self._options, self._works, self._levels = options, buffers.kernels, buffers.levels
         kinds: dict[object, int] = {}
         self._kind = {i: kinds.setdefault(_kind(work), i) for i, work in enumerate(self._works)
                       if isinstance(work, LoweredKernel)}
@@ -63,7 +63,7 @@ class OtherSizes:
         works = [self._lowered[keys[i]] or work if i in keys else work for i, work in enumerate(self._works)]
         found: dict[str, Rendered] = {}
         device = self._options.device
-        for group in pack(works, self._rounds, True, device) if device.queued else [[i] for i in keys]:
+        for group in pack(works, self._levels, True, device) if device.queued else [[i] for i in keys]:
             kernels = [self._lowered[keys[i]] for i in group if i in keys]
             members = tuple(map(id, kernels))  # which are kept
             if members not in self._rendered:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.pass_manager import PassResult
-from tf_stitch.runtime.buffer_plan import decide_storage, place_values
+from tf_stitch.placement.storage import decide_storage, place_values
 
 
 @dataclass(frozen=True)

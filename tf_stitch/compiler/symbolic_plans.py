@@ -16,11 +16,11 @@ from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 from tf_stitch.libraries.call import Library
+from tf_stitch.passes.two_stage_reductions import separate
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
 from tf_stitch.planning.solver_report import SolverReport
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.targets.registry import target_of
-from tf_stitch.transforms.two_stage_reductions import separate
 
 
 class Decisions:

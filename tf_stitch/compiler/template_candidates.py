@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.families.registry import family_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.templates import Template, parse_template
+from tf_stitch.templates import Template, parse_template
 
 
 def candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[Template]:

@@ -16,7 +16,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.templates import Template, parse_template
+from tf_stitch.templates import Template, parse_template
 
 
 def _ignore(where: str, reason: str) -> None:

@@ -15,7 +15,7 @@ from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.templates import Template
+from tf_stitch.templates import Template
 
 
 def templated(template: Template, kernel: LoweredKernel, device: DeviceSpec, aligned: bool,

@@ -19,8 +19,8 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.kernel_ir.thread_ranges import cannot_be_range, side_by_side
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.cost_model import resident_blocks
-from tf_stitch.runtime.buffer_plan import Work
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS
 
 STEP = 128

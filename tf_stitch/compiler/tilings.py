@@ -18,7 +18,7 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 from tf_stitch.schedule.op_labels import op_labels
 from tf_stitch.schedule.schemes import value_schemes
-from tf_stitch.schedule.templates import Level, LevelKind, OpSchedule, Template, Tiling
+from tf_stitch.templates import Level, LevelKind, OpSchedule, Template, Tiling
 
 Numbers: TypeAlias = Mapping[str, int | None]
 """The extent of each slot; None: without a number."""

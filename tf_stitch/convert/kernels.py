@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
+from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.config import StitchConfig
 from tf_stitch.convert.targets import BuildTarget
 from tf_stitch.emit.rendered import Rendered
@@ -19,14 +20,13 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.shape_family import Change, Shapes
+from tf_stitch.placement.executable import Executable
 from tf_stitch.planning.matmul_choice import stitching_of
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.device_query import cpu_count
-from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_ptx
-from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of
 

@@ -21,7 +21,7 @@ from tf_stitch.convert.targets import own_level
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.native.bindings import OpLibrary
-from tf_stitch.runtime.executable import encode
+from tf_stitch.placement.executable import encode
 from tf_stitch.runtime.host_run import HostExecutable
 
 SECONDS = 12.0

@@ -2,7 +2,7 @@
 
     "tf_stitch module", count of words in the head (int64), the head, blobs
 
-    head: [version, abi of executables (runtime.executable_format),
+    head: [version, abi of executables (placement.executable_format),
            blobs, {offset from the first, bytes, SHA-256 as 4 words} each,
            libraries, {variants, {level, blob} each} each,        # level: of a CPU 0 (baseline), 1 (AVX2), 2 (AVX-512);
                                                                   #   of a GPU its compute capability, of PTX negative
@@ -27,8 +27,8 @@ from tf_stitch.convert.kernels import Kernels, RegionKernels
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.jit.shape_family import Shapes
-from tf_stitch.runtime.executable import encode
-from tf_stitch.runtime.executable_format import ABI_VERSION
+from tf_stitch.placement.executable import encode
+from tf_stitch.placement.executable_format import ABI_VERSION
 
 MAGIC = b"tf_stitch module"
 VERSION = 1

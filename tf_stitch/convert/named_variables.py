@@ -18,8 +18,8 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tf_stitch.convert.entries import reached
 from tf_stitch.convert.saved_model import Signature
 from tf_stitch.frontend.tensorflow.control_flow import CALLS
+from tf_stitch.frontend.tensorflow.held_handles import handle_of, without_arguments
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
-from tf_stitch.graph.held_variables import handle_of, without_arguments
 
 SUFFIX = "_tf_stitch_named"
 Handles = Mapping[str, NodeDef]

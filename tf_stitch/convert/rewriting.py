@@ -14,12 +14,12 @@ from tf_stitch.convert.functions import Body, back_to_function
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.errors import GraphLeftAloneError, StitchError
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.stitch_node import stitch_node
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.finish.validation import validate_graph
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.validation import validate_graph
 from tf_stitch.jit.libraries import scope_of
 
 NO_OWN_NODES = "its region's TensorFlow nodes cannot be kept beside its kernels, for shapes without kernels"

@@ -27,8 +27,8 @@ from tf_stitch.planning.attention import Attention, Operand, even_stride, memory
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.pattern_kind import attention_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
 from tf_stitch.schedule.vector_width import VECTOR_BYTES
+from tf_stitch.templates import LevelKind
 
 NAME = "attention"
 

@@ -36,7 +36,7 @@ from tf_stitch.planning.attention_gradient import AttentionGradient, Factor, Sum
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.pattern_kind import attention_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
+from tf_stitch.templates import LevelKind
 
 NAME = "attention_gradient"
 

@@ -32,8 +32,8 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
 from tf_stitch.schedule.vector_width import vector_width
+from tf_stitch.templates import LevelKind
 
 NAME = "elementwise"
 

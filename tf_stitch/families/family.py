@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
+from tf_stitch.templates import LevelKind
 
 LOOP = 0
 """The extent of a THREAD without a number, where there may be a loop over what is left."""

@@ -29,8 +29,8 @@ from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.planning.pattern import Pattern, between
 from tf_stitch.planning.stitched_matmul import StitchedMatmul, as_stitched_matmul, index_of
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
 from tf_stitch.schedule.vector_width import VECTOR_BYTES, vector_width
+from tf_stitch.templates import LevelKind
 
 NAME = "matmul"
 

@@ -1,7 +1,7 @@
 """Reductions of rows and, over the same elements, sums across rows: layer normalisation's gradients, bias gradients
 beside a softmax's. A block walks over its rows; sums across rows stay with the thread that owns the column.
 
-The column reductions are first stages (see transforms.two_stage_reductions): each block writes its own partial sums.
+The column reductions are first stages (see passes.two_stage_reductions): each block writes its own partial sums.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
+from tf_stitch.templates import LevelKind
 
 NAME = "transpose"
 

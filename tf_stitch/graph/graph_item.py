@@ -15,7 +15,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.grappler.costs.op_performance_data_pb2 import OpInfo
 
 from tf_stitch.errors import StitchError
-from tf_stitch.graph.held_variables import original_name
+from tf_stitch.frontend.tensorflow.held_handles import original_name
 from tf_stitch.ir.types import Shape, Symbol
 
 OutputType = tuple[int, tuple[int, ...] | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -10,16 +10,18 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.graph.access_order import check_access_order
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
-from tf_stitch.graph.controls import Controls
-from tf_stitch.graph.early_outputs import deliver_early
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
-from tf_stitch.graph.function_ends import end_on_host
-from tf_stitch.graph.held_variables import hold
-from tf_stitch.graph.loops.folded_loop import put_back_loops
+from tf_stitch.graph.finish.access_order import CheckAccessOrder
+from tf_stitch.graph.finish.copy_between_gpus import CopyBetweenGpus
+from tf_stitch.graph.finish.deliver_early import DeliverEarly
+from tf_stitch.graph.finish.end_on_host import EndOnHost
+from tf_stitch.graph.finish.hold_variables import HoldVariables
+from tf_stitch.graph.finish.put_back_loops import PutBackLoops
+from tf_stitch.graph.finish.upload_inputs import UploadInputs
 from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.passes.cut_feeds import CutFeeds
@@ -31,9 +33,7 @@ from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.passes.sums_in_streams import SumsInStreams
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
 from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
-from tf_stitch.graph.peer_copies import copy_between_gpus
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.uploads import upload_inputs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.remote_stitching import Profiles
@@ -78,12 +78,26 @@ class GraphOptions:
 
 
 def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
-    """Graph passes in order."""
+    """Passes before regions are formed, in order."""
+    return passes_before_folding(options) + passes_from_folding(options)
+
+
+def passes_before_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
+    """Passes that do not depend on whether loops may be folded."""
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
         ValuesOfOptionals(),  # where a gradient needs a branch, both may become selects
         BranchesToSelects(),
-        *loop_passes(options),
+        RestoreSums(),  # a loop with a temporary variable would keep a state
+        UnrollLoops(options.unroll),
+    )
+
+
+def passes_from_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
+    """Passes that do, and all after them."""
+    return (
+        FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
+        LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still
         SumsInStreams(options.controls, options.has_nccl),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),
@@ -91,13 +105,21 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     )
 
 
-def loop_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
-    """Passes over loops in order."""
+def finishing_passes(given: GraphDef, members: Mapping[str, str]) -> tuple[Pass[GraphState], ...]:
+    """Passes over the graph with regions, in order.
+
+    Args:
+        given: the graph as TensorFlow gave it.
+        members: node -> the node of the region that it is a member of.
+    """
     return (
-        RestoreSums(),  # a loop with a temporary variable would keep a state
-        UnrollLoops(options.unroll),
-        FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
-        LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still
+        PutBackLoops(),  # those that no region took
+        UploadInputs(),
+        CopyBetweenGpus(),
+        DeliverEarly(),
+        EndOnHost(),
+        HoldVariables(),
+        CheckAccessOrder(given, members),
     )
 
 
@@ -126,11 +148,8 @@ class FoundRegions:
         """Regions that need their TensorFlow nodes, and do not have them."""
         return [r for r in self.regions.regions if id(r) in self._fallbacks and self._fallbacks[id(r)] is None]
 
-    def replaced(self, make_node: MakeNode) -> GraphDef:
-        """The graph with a node in the place of each region; what no region took of folded loops is put back. Values
-        of the host and of other GPUs are copied to regions on GPUs, sums over GPUs begin before regions end, the end
-        of a function waits for other GPUs on the host alone, and regions hold the variables that their function
-        holds.
+    def replaced(self, make_node: MakeNode, instrument: Instrument[GraphState] | None = None) -> GraphDef:
+        """The graph with a node in the place of each region, after the finishing passes.
 
         Raises:
             VerifyError: a variable's reads and updates are not in the order that TensorFlow gave: a bug.
@@ -142,37 +161,39 @@ class FoundRegions:
             members.update(dict.fromkeys(region.members, node.name))
             return node
 
-        graph_def = self._clustering.apply(self.regions.regions, make_member)
-        put_back_loops(graph_def, self.state.sized)
-        upload_inputs(graph_def)
-        copy_between_gpus(graph_def)
-        deliver_early(graph_def)
-        end_on_host(graph_def, self.state.is_own)
-        hold(graph_def, self.state.preserved)
-        check_access_order(self.given, graph_def, members)
-        return graph_def
+        state = self.state.with_graph(self._clustering.apply(self.regions.regions, make_member))
+        return run_passes(state, finishing_passes(self.given, members), instrument).graph_def
 
 
 def find_regions(state: GraphState, options: GraphOptions, instrument: Instrument[GraphState] | None = None
                  ) -> FoundRegions:
-    """Runs all passes and forms regions.
+    """Runs the passes and forms regions.
 
-    A region that relies on dimensions assumed equal, or holds a folded loop, has to be able to run as its fallback
-    subgraph: dimensions may differ, a loop may be too long. Where one cannot, regions are formed without.
+    A region that holds a folded loop has to be able to run as its fallback subgraph: the loop may be too long. Where
+    one cannot, loops stay loops.
 
     Raises:
         GraphLeftAloneError: the graph is to run as it is.
         UnsupportedError: the graph cannot be read.
     """
-    found = _found(state.graph_def, run_passes(state, graph_passes(options), instrument), options)
-    if any(region.assumes for region in found.without_fallback):
-        found = _found(found.given, found.state.without_assumption, options)
+    unrolled = run_passes(state, passes_before_folding(options), instrument)
+    found = _found(state.graph_def, unrolled, options, instrument)
     if any(node.kind is OpKind.LOOP for region in found.without_fallback for node in region.graph.nodes()):
-        return find_regions(state, replace(options, fold=False), instrument)
+        return _found(state.graph_def, unrolled, replace(options, fold=False), instrument)
     return found
 
 
-def _found(given: GraphDef, state: GraphState, options: GraphOptions) -> FoundRegions:
+def _found(given: GraphDef, unrolled: GraphState, options: GraphOptions, instrument: Instrument[GraphState] | None
+           ) -> FoundRegions:
+    """A region that relies on dimensions assumed equal has to be able to run as its fallback subgraph: dimensions may
+    differ. Where one cannot, regions are formed without."""
+    found = _formed(given, run_passes(unrolled, passes_from_folding(options), instrument), options)
+    if any(region.assumes for region in found.without_fallback):
+        return _formed(given, found.state.without_assumption, options)
+    return found
+
+
+def _formed(given: GraphDef, state: GraphState, options: GraphOptions) -> FoundRegions:
     clustering = Clustering(state, options.clusters)
     regions = clustering.find()
     fallbacks = _fallbacks(state, regions, clustering) if options.need_fallback else {}

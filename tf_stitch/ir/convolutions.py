@@ -45,7 +45,7 @@ MOST_TERMS = 121
 
 def is_sum_of_windows(node: Node) -> bool:
     """Whether a convolution of any number of images becomes a sum over windows of one channel each (see
-    transforms/depthwise_to_sums.py)."""
+    passes/depthwise_to_sums.py)."""
     attrs, image, filters = node.attrs, *(operand.type.shape for operand in node.operands)
     known = all(isinstance(dim, int) for dim in (*image[1:], *filters))
     return (isinstance(attrs, ConvolutionAttrs) and node.kind is OpKind.CONVOLUTION and known and len(image) == 4

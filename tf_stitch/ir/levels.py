@@ -61,9 +61,7 @@ def find_levels(nodes: Sequence[Node], separates: Callable[[Node], bool], wanted
         if node in matmuls or node in read_by_matmuls or node in wanted or node.kind in _IN_MEMORY:
             kept.add(node)
             continue
-        found = sources[node]
-        if _is_repeated(node):
-            found = frozenset[Node]().union(*(sources[o] for o in node.operands if o.type.numel != 1))
+        found = _sources_of_operands(node, sources) if _is_repeated(node) else sources[node]
         if len(found) <= MOST_SOURCES and (_is_variable(node) or _waits(node, found, levels)):
             sources[node] = found
         elif any(of[user] > of[node] for user in users[node]):
@@ -72,6 +70,10 @@ def find_levels(nodes: Sequence[Node], separates: Callable[[Node], bool], wanted
         if users[node] and node not in matmuls and node not in sources[node]:
             of[node] = max(of[node], min(of[user] for user in users[node]))
     return levels
+
+
+def _sources_of_operands(node: Node, sources: Mapping[Node, frozenset[Node]]) -> frozenset[Node]:
+    return frozenset[Node]().union(*(sources[o] for o in node.operands if o.type.numel != 1))
 
 
 def _is_repeated(node: Node) -> bool:

@@ -14,7 +14,7 @@ from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.kernel_library import Rendering
 from tf_stitch.jit.placed_region import PlacedRegion, multiple
 from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS, Change, Shapes, expected_sizes, with_parts
-from tf_stitch.runtime.buffer_plan import BufferPlan
+from tf_stitch.placement.buffer_plan import BufferPlan
 
 MOST_SECONDS = 4.5
 """Of processor time for a region, after which nothing is begun. Python's lock is held most of it, for which the program

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from tf_stitch.atomic_file import read_verified
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
-from tf_stitch.runtime.executable import DeviceLaunch, Executable, HostLaunch, encode
+from tf_stitch.placement.executable import DeviceLaunch, Executable, HostLaunch, encode
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources

@@ -8,10 +8,10 @@ from typing import Protocol
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope
 from tf_stitch.libraries.call import LibraryCall
 from tf_stitch.native.bindings import OpLibrary
+from tf_stitch.placement.executable import ALIGNMENT, BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cublas_lt_files, cudnn_files, nccl_files
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
 from tf_stitch.targets import registry as targets
 
 SCOPES: dict[str, Scope] = {

@@ -18,8 +18,8 @@ from tf_stitch.ir.types import static_shape, substitute
 from tf_stitch.ir.vector_sizes import VECTOR
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.shape_family import Change, Shapes, with_parts
+from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.runtime.buffer_plan import BufferPlan
 
 UNEQUAL = "dimensions differ that are broadcast to each other, and were assumed equal"
 

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
+from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
@@ -29,6 +30,7 @@ from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
 from tf_stitch.messages import log
+from tf_stitch.placement.executable import Executable, encode
 from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.matmul_choice import stitching_of
 from tf_stitch.planning.measured_cost import MeasuredTimes
@@ -44,11 +46,9 @@ from tf_stitch.runtime.device_profiles import (
     measured_times_path,
     tuned_templates_path,
 )
-from tf_stitch.runtime.executable import Executable, encode
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
-from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.targets.registry import target_of
 

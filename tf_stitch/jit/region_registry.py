@@ -31,6 +31,7 @@ from tf_stitch.jit.tuner import Job, Tuner
 from tf_stitch.kernel_ir import index
 from tf_stitch.messages import Activity, log
 from tf_stitch.native.build import native_cache
+from tf_stitch.placement.step_labels import step_labels
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.report.build_entries import Place, build_entries, names_of, tune_entry
 from tf_stitch.report.dump import Dump
@@ -38,7 +39,6 @@ from tf_stitch.report.entries import BuildEntry, KernelEntry
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.step_labels import step_labels
 from tf_stitch.targets.registry import target_of
 
 MOST_BUILDERS = 4

@@ -23,6 +23,7 @@ from tf_stitch.errors import ScheduleError, StitchError
 from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
@@ -30,7 +31,6 @@ from tf_stitch.planning.measured_fusions import MeasuredFusion, MeasuredFusions
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.planning.tuned_templates import TunedTemplates
-from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 PATIENCE = 5.0
@@ -161,8 +161,8 @@ class Tuner:
 
 def launches_of(buffers: BufferPlan, job: Job) -> Launches:
     """Those of a job's region, before any share blocks."""
-    works, rounds = buffers.kernels, buffers.rounds
-    return Launches(works, rounds, pack(works, rounds, False, job.device), job.device, job.aligned)
+    works, levels = buffers.kernels, buffers.levels
+    return Launches(works, levels, pack(works, levels, False, job.device), job.device, job.aligned)
 
 
 def kernels_to_tune(job: Job) -> list[LoweredKernel]:

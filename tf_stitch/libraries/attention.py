@@ -20,7 +20,7 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.strided_view import Strides, path_to, view_strides
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall
-from tf_stitch.runtime.words import MOST_BYTES, MOST_INT32, Choice, Flag, Number, Numbers, Record
+from tf_stitch.wire_format import MOST_BYTES, MOST_INT32, Choice, Flag, Number, Numbers, Record
 
 TYPES = {DType.BF16: 14, DType.F16: 19}
 """Element types of attentions, as tensorflow.DataType numbers them."""

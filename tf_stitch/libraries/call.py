@@ -16,7 +16,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.runtime.words import Record
+from tf_stitch.wire_format import Record
 
 
 class FusedNodes(Protocol):

@@ -23,7 +23,7 @@ from tf_stitch.ir.op_attrs import ConvolutionAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, Library, LibraryCall, in_memory
-from tf_stitch.runtime.words import MOST_INT32, Choice, Flag, Number, Numbers, Record
+from tf_stitch.wire_format import MOST_INT32, Choice, Flag, Number, Numbers, Record
 
 TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
 """Element types of convolutions, as tensorflow.DataType numbers them."""

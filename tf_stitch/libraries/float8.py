@@ -16,7 +16,7 @@ from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, OneNode, in_memory
-from tf_stitch.runtime.words import MOST_INT32, Number, Record
+from tf_stitch.wire_format import MOST_INT32, Number, Record
 
 TYPES = {DType.BF16: 14, DType.F16: 19, DType.F8_E5M2: 24, DType.F8_E4M3FN: 25}
 """Element types, as tensorflow.DataType numbers them."""

@@ -22,7 +22,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.strided_view import matrices_read, path_to
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.libraries.call import BoundCall, Library, LibraryCall, in_memory
-from tf_stitch.runtime.words import MOST_BYTES, MOST_INT32, Choice, Flag, Nested, Number, Record
+from tf_stitch.wire_format import MOST_BYTES, MOST_INT32, Choice, Flag, Nested, Number, Record
 
 TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
 """Element types of matmuls, as tensorflow.DataType numbers them."""

@@ -65,14 +65,14 @@ class _Split:
         lanes = min(sum_lanes(stmt, self._sums[name].dtype.compute) for name in long)
         most = max((VECTOR_CHAIN * lanes if lanes > 1 else CHAIN) // max(long.values()), 1)
         chunk = _without_a_rest(most, stmt.var.extent)
-        parts = self._parts(stmt, set(long))
+        parts = self._parts(stmt, tuple(long))
         if longest(stmt.var.extent) <= chunk or parts is None or (
                 stmt.limit is not None and not divides(chunk, stmt.var.extent)):
             return stmt
         outer = Var(f"{name}_level{level}", ceil_div(stmt.var.extent, chunk))
         return self._in_levels(self._outer(stmt, outer, chunk, parts), name, level + 1)
 
-    def _parts(self, loop: k.For, long: set[str]) -> list[_Part] | None:
+    def _parts(self, loop: k.For, long: Sequence[str]) -> list[_Part] | None:
         """Of what the loop adds to; None if it does something else with it, too."""
         combines = dict.fromkeys(long, OpKind.SUM)
         if loop.loop is k.Loop.SIMD:  # vectors of other accumulators end with the inner loop, too

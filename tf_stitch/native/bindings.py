@@ -1,6 +1,6 @@
 """Typed wrappers of the native op's C exports.
 
-An executable travels from Python to the op as int64 words: runtime.executable_format has the table.
+An executable travels from Python to the op as int64 words: placement.executable_format has the table.
 
 A loop is the attribute `roles` of StitchWhile; others have the numbers of three regions (`region`, the loop as a whole,
 `body` and `condition`) and the types of the body's `results`. It says what inputs are in iteration i, counted from 0,

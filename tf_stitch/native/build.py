@@ -33,7 +33,7 @@ from tf_stitch.native.instruction_sets import for_this_processor, special_flags
 from tf_stitch.private_folder import open_lock
 from tf_stitch.runtime.cache_key import ABI_VERSION
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.load_test import check_elf
+from tf_stitch.runtime.library_check import check_elf
 
 SOURCE_DIR = Path(__file__).parent
 PREBUILT = SOURCE_DIR / "prebuilt"

@@ -1,4 +1,4 @@
-"""Writes `op/executable_format.h`, the native op's side of runtime.executable_format and of the libraries' records.
+"""Writes `op/executable_format.h`, the native op's side of placement.executable_format and of the libraries' records.
 
 `python -m tf_stitch.native.executable_header` after either changed; a test holds the file current.
 """
@@ -12,14 +12,14 @@ from enum import IntEnum
 from pathlib import Path
 
 from tf_stitch.libraries.registry import LIBRARIES
-from tf_stitch.runtime.executable_format import ABI_VERSION, STEPS, Space, StateMode, StepCode
-from tf_stitch.runtime.words import Choice, Nested, Record
+from tf_stitch.placement.executable_format import ABI_VERSION, STEPS, Space, StateMode, StepCode
+from tf_stitch.wire_format import Choice, Nested, Record
 
 HEADER = Path(__file__).parent / "op" / "executable_format.h"
 WIDTH = 118
 
 _BEGIN = """\
-// The words of an executable: codes, and records with what reads them. See tf_stitch/runtime/executable_format.py.
+// The words of an executable: codes, and records with what reads them. See tf_stitch/placement/executable_format.py.
 // Made by `python -m tf_stitch.native.executable_header`; edits are lost.
 #pragma once
 #include <cstdint>

@@ -1,5 +1,5 @@
 """Which attentions a library's fused kernels compute, with their gradients where they are trained
-(transforms/attentions_to_calls.py)."""
+(passes/attentions_to_calls.py)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which attentions of a region become a kernel each, and which gradients of them. It is asked when a region is planned,
-and before that where their matmuls could become sums (transforms/lower_gemv_to_reduction.py) and where gradients need
-copies of what they compute again (transforms/private_copies.py)."""
+and before that where their matmuls could become sums (passes/lower_gemv_to_reduction.py) and where gradients need
+copies of what they compute again (passes/private_copies.py)."""
 
 from __future__ import annotations
 

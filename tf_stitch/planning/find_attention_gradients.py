@@ -5,13 +5,14 @@ q k^T and the gradient of what weighs the values, dO v^T; rows of it are reduced
 softmax's gradient's sum). Whoever knows the reduced rows can compute every element from the two matmuls again. So
 attention is trained without scores in memory by kernels that compute them again: one, of some queries each, gives the
 last of the sums and the gradient of queries; one, of some keys each, gives those of keys and values
-(transforms/private_copies.py makes the copies, planning/attention_choice.py decides).
+(passes/private_copies.py makes the copies, planning/attention_choice.py decides).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import exchanges_last
@@ -109,14 +110,20 @@ def _around(matmul: Node, users: Users, wanted: Collection[Node]) -> _Around | N
         inside = _inside(weights, set(factors), users, wanted)
         if inside is None or 1 in matmul.type.dims[-2:] or 1 in scores.matmul.type.dims[-2:]:
             continue
-        between = set(inside)
-        uses = dict.fromkeys((user, j) for n in inside for user in users[n] if user.kind is OpKind.DOT
-                             and user not in between for j, o in enumerate(user.operands) if o is n)
-        ends = [_sum_of(user, j) for user, j in uses]
-        found = [e for e in ends if e is not None]
-        if len(found) == len(ends) and all(_keys_last(e.weights) for e in found):
-            return _Around(inside, scores, other, end, tuple(found))
+        ends = _sums_behind(inside, users)
+        if ends is not None:
+            return _Around(inside, scores, other, end, ends)
     return None
+
+
+def _sums_behind(inside: Sequence[Node], users: Users) -> tuple[Sum, ...] | None:
+    """The matmuls that read what is inside, as sums over keys or queries; None if one is none."""
+    between = set(inside)
+    uses = dict.fromkeys((user, j) for n in inside for user in users[n] if user.kind is OpKind.DOT
+                         and user not in between for j, o in enumerate(user.operands) if o is n)
+    ends = [_sum_of(user, j) for user, j in uses]
+    found = tuple(e for e in ends if e is not None)
+    return found if len(found) == len(ends) and all(_keys_last(e.weights) for e in found) else None
 
 
 def _factors_of(node: Node) -> dict[Node, bool] | None:
@@ -265,27 +272,51 @@ def _trained(around: _Around) -> TrainedAttention | None:
     later = _made_of(weights, inside)
     backward = tuple(n for n in inside if n in later and n is not weights)
     forward = tuple(n for n in inside if n not in later and n is not scores and n is not weights)
-    sums = [n for n in backward if n.category is Category.REDUCTION]
-    ends = {"query": [e for e in around.ends if e.weights in later and not e.by_keys],
-            "key": [e for e in around.ends if e.weights in later and e.by_keys],
-            "value": [e for e in around.ends if e.weights not in later and e.by_keys],
-            "result": [e for e in around.ends if e.weights not in later and not e.by_keys]}
-    if any(len(found) != 1 for found in ends.values()) or len(sums) != 1 or sums[0].kind is not OpKind.SUM or \
-            not any(n.kind is OpKind.EXP for n in forward):
+    ends = _ends(around, later)
+    row_sum = _only_row_sum(backward)
+    if ends is None or row_sum is None or not any(n.kind is OpKind.EXP for n in forward):
         return None
-    query, key, value, result = (found[0] for found in ends.values())
-    same = query.weights is key.weights and value.weights is result.weights and \
-        _alike(query.rows, around.scores.keys) and _alike(key.rows, around.scores.queries) and \
-        _alike(value.rows, around.weights.queries) and _alike(result.rows, around.weights.keys)
-    if not same:
-        return None
-    again = _down_to_rows((query.weights, sums[0].operands[0]), inside)
+    again = _down_to_rows((ends.query.weights, row_sum.operands[0]), inside)
     for_queries = tuple(n for n in inside if n in again and n not in later)
-    again = _down_to_rows((key.weights, value.weights), inside)
+    again = _down_to_rows((ends.key.weights, ends.value.weights), inside)
     for_keys = tuple(n for n in inside if n in again)
+    query, key, value, result = ends
     return TrainedAttention((scores, result.matmul, value.matmul, weights, query.matmul, key.matmul), forward, backward,
                             around.scores, around.weights, result, query, key, value, for_queries,
                             tuple(n for n in inside if n in later), for_keys, (key.matmul, value.matmul))
+
+
+class _Ends(NamedTuple):
+    """The gradients of queries, keys and values, and the attention's result."""
+
+    query: Sum
+    key: Sum
+    value: Sum
+    result: Sum
+
+
+def _ends(around: _Around, later: Collection[Node]) -> _Ends | None:
+    """What the matmuls behind an attention give; None if they are not these four, of one attention.
+
+    Args:
+        later: what is made of the gradient of the weights.
+    """
+    found: dict[tuple[bool, bool], list[Sum]] = {}
+    for end in around.ends:
+        found.setdefault((end.weights in later, end.by_keys), []).append(end)
+    if len(found) != 4 or any(len(same) != 1 for same in found.values()):
+        return None
+    ends = _Ends(*(found[kind][0] for kind in ((True, False), (True, True), (False, True), (False, False))))
+    of_one_weight = ends.query.weights is ends.key.weights and ends.value.weights is ends.result.weights
+    rows = ((ends.query, around.scores.keys), (ends.key, around.scores.queries), (ends.value, around.weights.queries),
+            (ends.result, around.weights.keys))
+    return ends if of_one_weight and all(_alike(end.rows, other) for end, other in rows) else None
+
+
+def _only_row_sum(nodes: Sequence[Node]) -> Node | None:
+    """The only reduction of these, if it is a sum."""
+    reductions = [n for n in nodes if n.category is Category.REDUCTION]
+    return reductions[0] if len(reductions) == 1 and reductions[0].kind is OpKind.SUM else None
 
 
 def _made_of(start: Node, inside: Sequence[Node]) -> set[Node]:

@@ -38,9 +38,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     free: set[Node] = set()
     users = users_of(nodes)
     for node in nodes:
-        movable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
-        if node.kind in _INLINE_SOURCES or _is_of_windows(node) or (movable and node.type.numel == 1
-                                            and all(o in free or _is_scalar_input(o) for o in node.operands)):
+        if node.kind in _INLINE_SOURCES or _is_of_windows(node) or _is_element_of(node, free):
             free.add(node)
         if node.kind is OpKind.RESHAPE and (view_of(node).category in CALLED or looked_up_alone(node, users)):
             free.add(node)
@@ -52,6 +50,12 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = ()
     free |= views_for_matmuls(readers, nodes, users, lambda node: node in wanted and _is_memory(node), free)
     free |= _of_attentions(list(attentions), list(called_attentions(nodes)), nodes, users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
+
+
+def _is_element_of(node: Node, free: Collection[Node]) -> bool:
+    """Whether it is arithmetic on single elements that are free, or inputs."""
+    movable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
+    return movable and node.type.numel == 1 and all(o in free or _is_scalar_input(o) for o in node.operands)
 
 
 def _is_of_windows(node: Node) -> bool:

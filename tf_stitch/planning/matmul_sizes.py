@@ -20,7 +20,7 @@ LONGEST_SUM = 4096
 
 def is_small_matmul(node: Node) -> bool:
     """A matmul with few terms per element, or few columns: a kernel may compute it along with what is around it
-    (transforms/inline_small_matmuls.py). Not by a number that changes: each would be another kernel."""
+    (passes/inline_small_matmuls.py). Not by a number that changes: each would be another kernel."""
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
     terms, columns = terms_of(node), node.type.dims[-1]

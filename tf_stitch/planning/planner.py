@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.levels import find_levels
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.libraries.call import Library
@@ -118,31 +118,8 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     levels = find_levels(nodes, partial(needs_library, libraries=libraries), wanted)
     parts = decompose(work, needs, facts.free, levels, libraries)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
-    wishes_of = _wishes_by_part(parts, wishes)
-    structures: list[Key | None] = []  # None: a matmul, which is a call by itself
-    distinct: dict[Key, Part] = {}
-    for number, positions in enumerate(parts):
-        if needs_library(work[positions[0]], libraries):
-            structures.append(None)
-            continue
-        members = [work[p] for p in positions]
-        edges = inner_edges(positions, needs, wishes_of.get(number, ()))
-        key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
-               tuple(edges))
-        structures.append(key)
-        if key not in distinct:
-            distinct[key] = Part(members, edges, facts, times)
-    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
-        options = options.in_fast_mode()
-    plans = dict(_plan_parts(distinct, options))
-    reports: list[SolverReport] = []
-    for positions, structure in zip(parts, structures, strict=True):
-        if structure is None:
-            groups.append(tuple(positions))
-            continue
-        found, report = plans[structure]
-        groups += [tuple(positions[i] for i in group) for group in found]
-        reports.append(report)
+    found, reports = _plan_parts(parts, work, needs, wishes, facts, times, options)
+    groups += found
     epilogues = Epilogues(work, needs, groups, facts, times)
     groups = epilogues.choose()
     stitched = MatmulChoice(work, needs, groups, facts, times, options.matmuls)
@@ -155,7 +132,46 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     return StitchPlan(graph, patterns, total, facts.free, libraries)
 
 
-def _plan_parts(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:
+def _plan_parts(parts: Sequence[Sequence[int]], work: Sequence[Node], needs: Sequence[Sequence[int]],
+                wishes: Sequence[Edge], facts: RegionFacts, times: PatternTimes, options: PlanOptions
+                ) -> tuple[list[tuple[int, ...]], list[SolverReport]]:
+    """Groups of places, and how they were found; parts of equal structure are planned once.
+
+    Args:
+        parts: places in `work`.
+        needs: for each place, those that have to come before it.
+        wishes: which places should come in this order.
+    """
+    wishes_of = _wishes_by_part(parts, wishes)
+    structures: list[Key | None] = []  # None: a matmul, which is a call alone
+    distinct: dict[Key, Part] = {}
+    for number, positions in enumerate(parts):
+        if needs_library(work[positions[0]], facts.libraries):
+            structures.append(None)
+            continue
+        members = [work[p] for p in positions]
+        inner = inner_edges(positions, needs, wishes_of.get(number, ()))
+        key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
+               tuple(inner))
+        structures.append(key)
+        if key not in distinct:
+            distinct[key] = Part(members, inner, facts, times)
+    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
+        options = options.in_fast_mode()
+    plans = dict(_plan_distinct(distinct, options))
+    groups: list[tuple[int, ...]] = []
+    reports: list[SolverReport] = []
+    for positions, structure in zip(parts, structures, strict=True):
+        if structure is None:
+            groups.append(tuple(positions))
+            continue
+        found, report = plans[structure]
+        groups += [tuple(positions[i] for i in group) for group in found]
+        reports.append(report)
+    return groups, reports
+
+
+def _plan_distinct(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:
     """Plans of parts, those of the fewest nodes first: most parts are looked at with care."""
     left = options.nodes_timed
     for key, part in sorted(parts.items(), key=lambda item: len(item[1].nodes)):
@@ -188,50 +204,85 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         if part.estimate(1 << i) is None:
             raise ScheduleError(f"no kernel family and no library takes {node.kind.value} on {node.type}", node.loc)
     part.calibrate(options.singles)
-    masks = candidates(part, options.growth)
-    if options.rounds and len(masks) <= FEW:
-        masks = _confirmed(part, masks, options.growth)
-    edges = tuple(part.edges)
-
-    def solve(exact_only: bool) -> tuple[Choice, Choice]:
-        gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
-        problem = Selection(_sets(masks), tuple(gains), len(part.nodes), edges)
-        greedy = solve_greedily(problem)
-        if options.solver == "greedy":
-            return greedy, greedy
-        problem = replace(problem, least_saved=problem.saved(greedy.chosen))
-        return ilp_solver.improve(problem, greedy, options.seconds), greedy
-
-    choice, greedy = solve(exact_only=False)
-    unsure: list[int] = []
-    spoilt: list[int] = []  # sets that are no kernels, nor are those that hold them
-    known = 0.0  # gain of the best choice whose times are all exact
-    for _ in range(options.rounds):
-        kernels = {mask for one in (choice, greedy) for mask in _kernels(part, masks, one)}
-        unsure = [mask for mask in kernels if not part.is_exact(mask)]
-        if not unsure or (part.nodes_timed > LONG and choice.objective <= known * (1 + CLOSE)):
-            break
-        if part.nodes_timed > options.nodes_timed and known:
-            break
-        part.confirm(unsure)
-        refused = [mask for mask in unsure if part.exact(mask) is None]
-        if refused:
-            spoilt += [_lowest_spoilt(part, masks, mask) for mask in refused]
-            grown = dict.fromkeys([*masks, *candidates(part, options.growth)])
-            masks = [mask for mask in grown if all(mask & core != core for core in spoilt)]
-        else:
-            known = max(known, *(sum(part.gain(masks[j]) or 0.0 for j in one.chosen) for one in (choice, greedy)))
-        choice, greedy = solve(exact_only=False)
-    if options.rounds and unsure and not known and len(masks) <= EXHAUSTIVE:
-        for mask in masks:
-            part.exact(mask)
-        choice, greedy = solve(exact_only=False)
-    if options.rounds and not all(part.is_exact(masks[j]) for j in choice.chosen):
-        bound = choice.bound
-        choice, greedy = solve(exact_only=True)
-        choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
-    plan = _covering(part, choice, greedy, _sets(masks), options)
+    choosing = _Choosing(part, options)
+    choosing.time_what_is_chosen()
+    if options.rounds:
+        choosing.settle()
+    plan = _covering(part, choosing.choice, choosing.greedy, _sets(choosing.masks), options)
     return plan if options.rounds else _repaired(part, plan, options)
+
+
+class _Choosing:
+    """The choice among the candidates of a part, while ever more of their times are exact.
+
+    Attributes:
+        masks: the candidates.
+        choice, greedy: what the solver, and what the greedy choice, takes of them.
+    """
+
+    choice: Choice
+    greedy: Choice
+
+    def __init__(self, part: Part, options: PlanOptions) -> None:
+        self._part, self._options, self._edges = part, options, tuple(part.edges)
+        self.masks = candidates(part, options.growth)
+        if options.rounds and len(self.masks) <= FEW:
+            self.masks = _confirmed(part, self.masks, options.growth)
+        self._unsure: list[int] = []  # chosen by estimates
+        self._spoilt: list[int] = []  # sets that are no kernels, nor are those that hold them
+        self._known = 0.0  # gain of the best choice whose times are all exact
+        self._solve()
+
+    def time_what_is_chosen(self) -> None:
+        """Times the chosen patterns exactly and chooses again, until nothing chosen is estimated or rounds are over."""
+        part = self._part
+        for _ in range(self._options.rounds):
+            kernels = {mask for one in (self.choice, self.greedy) for mask in _kernels(part, self.masks, one)}
+            self._unsure = [mask for mask in kernels if not part.is_exact(mask)]
+            if not self._unsure or self._is_close or (part.nodes_timed > self._options.nodes_timed and self._known):
+                break
+            part.confirm(self._unsure)
+            refused = [mask for mask in self._unsure if part.exact(mask) is None]
+            if refused:
+                self._leave(refused)
+            else:
+                self._known = max(self._known, *(sum(part.gain(self.masks[j]) or 0.0 for j in one.chosen)
+                                                 for one in (self.choice, self.greedy)))
+            self._solve()
+
+    def settle(self) -> None:
+        """Takes the best of what is exact; where nothing is known yet, all candidates are timed if they are few."""
+        part = self._part
+        if self._unsure and not self._known and len(self.masks) <= EXHAUSTIVE:
+            for mask in self.masks:
+                part.exact(mask)
+            self._solve()
+        if not all(part.is_exact(self.masks[j]) for j in self.choice.chosen):
+            bound = self.choice.bound
+            self._solve(exact_only=True)
+            status = "feasible" if self.choice.status == "optimal" else self.choice.status
+            self.choice = replace(self.choice, status=status, bound=bound)
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether more rounds are not worth what they take."""
+        return self._part.nodes_timed > LONG and self.choice.objective <= self._known * (1 + CLOSE)
+
+    def _leave(self, refused: Sequence[int]) -> None:
+        """Leaves out sets that hold what no kernel is, and grows others."""
+        part = self._part
+        self._spoilt += [_lowest_spoilt(part, self.masks, mask) for mask in refused]
+        grown = dict.fromkeys([*self.masks, *candidates(part, self._options.growth)])
+        self.masks = [mask for mask in grown if all(mask & core != core for core in self._spoilt)]
+
+    def _solve(self, exact_only: bool = False) -> None:
+        part, options = self._part, self._options
+        gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in self.masks]
+        problem = Selection(_sets(self.masks), tuple(gains), len(part.nodes), self._edges)
+        self.choice = self.greedy = solve_greedily(problem)
+        if options.solver != "greedy":
+            problem = replace(problem, least_saved=problem.saved(self.greedy.chosen))
+            self.choice = ilp_solver.improve(problem, self.greedy, options.seconds)
 
 
 def _repaired(part: Part, plan: PartPlan, options: PlanOptions) -> PartPlan:

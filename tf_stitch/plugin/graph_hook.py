@@ -156,7 +156,7 @@ class _Hook:
             after = self.optimize(item)
         if after is None:
             return None
-        from tf_stitch.graph.validation import validate_graph  # which `import tensorflow` should not load
+        from tf_stitch.graph.finish.validation import validate_graph  # which `import tensorflow` should not load
 
         validate_graph(GraphDef.FromString(serialized), after, item.preserved, item.is_own)
         rewritten: bytes = after.SerializeToString()

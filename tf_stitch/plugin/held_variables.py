@@ -1,5 +1,5 @@
-"""Calls of functions that hold their variables (graph/held_variables.py), in place of functions that take them as
-arguments.
+"""Calls of functions that hold their variables (frontend/tensorflow/held_handles.py), in place of functions that take
+them as arguments.
 
 TensorFlow's function stays as it is, for tapes, for other functions and for what is saved. What a program calls is a
 copy of it, made in its first call, in which a node stands for each variable."""
@@ -23,7 +23,7 @@ from tensorflow.python.eager.context import Context, context
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction, InterpolateRuntimeError
 
 from tf_stitch.errors import StitchError
-from tf_stitch.graph.held_variables import handle_node, held_name, original_name, without_arguments
+from tf_stitch.frontend.tensorflow.held_handles import handle_node, held_name, original_name, without_arguments
 
 LEAST = 8
 """Variables: for fewer a copy is not worth making."""

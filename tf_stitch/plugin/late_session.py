@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.graph.own_ops import TOKEN
+from tf_stitch.frontend.tensorflow.own_ops import TOKEN
 from tf_stitch.messages import listen, say
 from tf_stitch.native.bindings import OpLibrary
 

@@ -25,20 +25,19 @@ from tf_stitch.errors import (
     GraphLeftAloneError,
     VerifyError,
 )
+from tf_stitch.frontend.tensorflow.held_handles import original_name
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.frontend.tensorflow.own_ops import TOKEN
 from tf_stitch.frontend.tensorflow.registry import is_convolution
-from tf_stitch.graph.branch_entries import nodes_of
+from tf_stitch.graph.branches.branch_entries import nodes_of
+from tf_stitch.graph.clustering.controls import Controls
+from tf_stitch.graph.clustering.node_entries import node_entries
 from tf_stitch.graph.clustering.py_function import py_function_node
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.stitch_node import stitch_node
-from tf_stitch.graph.controls import Controls
-from tf_stitch.graph.failing_graph import failing_graph
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
 from tf_stitch.graph.graph_item import GraphItem
-from tf_stitch.graph.held_variables import original_name
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
-from tf_stitch.graph.node_entries import node_entries
-from tf_stitch.graph.own_ops import TOKEN
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.shapes.branch_sizes import types_between_branches
 from tf_stitch.graph.state import GraphState, ImportCount
@@ -54,6 +53,7 @@ from tf_stitch.jit.step_store import StepStore
 from tf_stitch.messages import PATIENCE, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument
+from tf_stitch.plugin.failing_graph import failing_graph
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.known_functions import KnownFunctions
@@ -136,9 +136,10 @@ class Session:
             self._seen(item, item.graph_def, {}, reasons, RewriteTiming(start, instrument.seconds, ImportCount()))
             return None
         found.regions.keep(self._controls.take(len(found.regions.regions)), self._controls.out_of_fuel)
-        return self._replaced(item, found, RewriteTiming(start, instrument.seconds, state.count))
+        return self._replaced(item, found, instrument, RewriteTiming(start, instrument.seconds, state.count))
 
-    def _replaced(self, item: GraphItem, found: FoundRegions, timing: RewriteTiming) -> GraphDef | None:
+    def _replaced(self, item: GraphItem, found: FoundRegions, instrument: Instrument[GraphState], timing: RewriteTiming
+                  ) -> GraphDef | None:
         """The graph with nodes that run its regions; None if it has none."""
         state, group = found.state, next(self._graphs)
         region_of: dict[str, int] = {}
@@ -160,7 +161,7 @@ class Session:
         numbers = {loop.name: self._register_loop(loop, item.function, group, region_of, budget)
                    for loop in state.native}
         try:
-            rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
+            rewritten = found.replaced(make_node, instrument) if found.regions.regions or numbers else None
         except VerifyError:  # nobody will run what was registered
             self._end([*region_of.values(), *(n for own in numbers.values() for n in own.values())])
             raise

@@ -15,6 +15,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.pattern import Pattern
@@ -22,7 +23,6 @@ from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.report.entries import BuildEntry, EdgeEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.report.transposes import transposes_beside_convolutions
 from tf_stitch.report.without_kernel import without_kernel
-from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import edges_of, independent_parts

@@ -187,7 +187,7 @@ class KernelEntry:
             scratch_bytes / requested_bytes).
         registers, spilled_bytes: of a thread of its launch, by the compiler; None on a CPU.
         compositions: how it composes its ops (schedule/composition.py).
-        template: its schedule as a template (schedule/templates.py).
+        template: its schedule as a template (templates.py).
         chosen_by: who chose that: "rule", "tuned" or "forced"; of cooperative kernels several with "+" between.
     """
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.graph.own_ops import OWN_OPS
+from tf_stitch.frontend.tensorflow.own_ops import OWN_OPS
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry, StepEntry
 from tf_stitch.report.step_times import StepTimes
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from tf_stitch.errors import BuildError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, Executable
-from tf_stitch.runtime.executable_format import Space, StateMode
+from tf_stitch.placement.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, Executable
+from tf_stitch.placement.executable_format import Space, StateMode
 from tf_stitch.runtime.timed_kernel import TimedKernel
 
 STATIC_SHARED_BYTES = 48 * 1024

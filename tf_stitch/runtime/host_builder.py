@@ -16,7 +16,7 @@ from tf_stitch.emit.comments import code_of
 from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.load_test import check_library
+from tf_stitch.runtime.library_check import check_library
 
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel. Every op of
 # the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/rounding.md).

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.errors import BuildError
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Executable, HostLaunch, LibraryStep
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import ALIGNMENT, BufferRef, Copy, Executable, HostLaunch, LibraryStep
+from tf_stitch.placement.executable_format import Space
 
 _RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,

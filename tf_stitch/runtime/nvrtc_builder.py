@@ -15,7 +15,7 @@ from tf_stitch.runtime import kernel_resources
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
-from tf_stitch.runtime.load_test import check_elf
+from tf_stitch.runtime.library_check import check_elf
 
 # Every op of the user's rounds its own result: no fma but those that functions ask for (docs/decisions/rounding.md).
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v")

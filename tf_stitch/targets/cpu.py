@@ -13,6 +13,10 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.gemm import STRIDED_GEMM
 from tf_stitch.pass_manager import Pass
+from tf_stitch.passes.context import PassContext
+from tf_stitch.passes.cse import EliminateCommonSubexpressions
+from tf_stitch.passes.depthwise_to_sums import DepthwiseToSums
+from tf_stitch.passes.simplify_movement import SimplifyMovement
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -20,10 +24,6 @@ from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
 from tf_stitch.targets.target import Emission, Target
-from tf_stitch.transforms.context import PassContext
-from tf_stitch.transforms.cse import EliminateCommonSubexpressions
-from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
-from tf_stitch.transforms.simplify_movement import SimplifyMovement
 
 _UNIT = 1 << 30
 """Characters of source: all of it."""

@@ -18,6 +18,30 @@ from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.float8 import FLOAT8
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
+from tf_stitch.passes.attentions_to_calls import AttentionsToCalls
+from tf_stitch.passes.batch_row_matmuls import BatchRowMatmuls
+from tf_stitch.passes.context import PassContext
+from tf_stitch.passes.convolutions_to_matmuls import ConvolutionsToMatmuls
+from tf_stitch.passes.copy_outputs import CopyOutputs
+from tf_stitch.passes.cse import EliminateCommonSubexpressions
+from tf_stitch.passes.depthwise_to_sums import DepthwiseToSums
+from tf_stitch.passes.fold_batch_into_k import FoldBatchIntoK
+from tf_stitch.passes.fold_image_axes import FoldImageAxes
+from tf_stitch.passes.fuse_summed_matmuls import FuseSummedMatmuls
+from tf_stitch.passes.horizontal_gemm_fusion import HorizontalGemmFusion
+from tf_stitch.passes.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.passes.matmuls_to_float8 import MatmulsToFloat8
+from tf_stitch.passes.matmuls_to_kernels import MatmulsToKernels
+from tf_stitch.passes.pad_matmuls import PadMatmuls
+from tf_stitch.passes.pads_into_convolutions import PadsIntoConvolutions
+from tf_stitch.passes.private_copies import PrivateCopies
+from tf_stitch.passes.recompute import Recompute
+from tf_stitch.passes.scales_into_filters import ScalesIntoFilters
+from tf_stitch.passes.simplify_movement import SimplifyMovement
+from tf_stitch.passes.split_terms import SplitTerms
+from tf_stitch.passes.transposed_results import TransposedResults
+from tf_stitch.passes.whole_dilated_convolutions import WholeDilatedConvolutions
+from tf_stitch.passes.widen_rows import WidenRows
 from tf_stitch.planning.matmul_sizes import SMALL_MATMUL, is_large
 from tf_stitch.runtime.device_run import time_apart_on_device, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -25,37 +49,13 @@ from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
 from tf_stitch.targets.target import LARGE, Emission, Target
-from tf_stitch.transforms.attentions_to_calls import AttentionsToCalls
-from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
-from tf_stitch.transforms.context import PassContext
-from tf_stitch.transforms.convolutions_to_matmuls import ConvolutionsToMatmuls
-from tf_stitch.transforms.copy_outputs import CopyOutputs
-from tf_stitch.transforms.cse import EliminateCommonSubexpressions
-from tf_stitch.transforms.depthwise_to_sums import DepthwiseToSums
-from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
-from tf_stitch.transforms.fold_image_axes import FoldImageAxes
-from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
-from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
-from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
-from tf_stitch.transforms.matmuls_to_float8 import MatmulsToFloat8
-from tf_stitch.transforms.matmuls_to_kernels import MatmulsToKernels
-from tf_stitch.transforms.pad_matmuls import PadMatmuls
-from tf_stitch.transforms.pads_into_convolutions import PadsIntoConvolutions
-from tf_stitch.transforms.private_copies import PrivateCopies
-from tf_stitch.transforms.recompute import Recompute
-from tf_stitch.transforms.scales_into_filters import ScalesIntoFilters
-from tf_stitch.transforms.simplify_movement import SimplifyMovement
-from tf_stitch.transforms.split_terms import SplitTerms
-from tf_stitch.transforms.transposed_results import TransposedResults
-from tf_stitch.transforms.whole_dilated_convolutions import WholeDilatedConvolutions
-from tf_stitch.transforms.widen_rows import WidenRows
 
 _UNIT = 48_000
 """Characters of source, which NVRTC compiles in some 0.4 s; what a unit itself costs is 0.04 s."""
 _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 
 _SPLIT_TERMS = SplitTerms(least_terms=8192, most_tiles=2, tile=128, parts=64)
-"""Where cuBLASLt, which splits terms too, was measured to be slower (transforms/split_terms.py)."""
+"""Where cuBLASLt, which splits terms too, was measured to be slower (passes/split_terms.py)."""
 _DILATED = frozenset((OpKind.CONVOLUTION, OpKind.CONVOLUTION_INPUT_GRAD))
 _DILATED_AXES = 2
 """What cuDNN computes as fast dilated as of cut images; gradients of filters it computes up to three times slower.

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.pass_manager import Pass
+from tf_stitch.passes.channels_last import ChannelsLast
+from tf_stitch.passes.fold_constants import FoldConstants
+from tf_stitch.passes.last_axes_of_one import LastAxesOfOne
+from tf_stitch.passes.simplify_algebra import SimplifyAlgebra
+from tf_stitch.passes.simplify_movement import SimplifyMovement
+from tf_stitch.passes.single_pass_variance import SinglePassVariance
+from tf_stitch.passes.two_stage_reductions import TwoStageReductions
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.shared_rows import shared_rows
-from tf_stitch.transforms.channels_last import ChannelsLast
-from tf_stitch.transforms.fold_constants import FoldConstants
-from tf_stitch.transforms.last_axes_of_one import LastAxesOfOne
-from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
-from tf_stitch.transforms.simplify_movement import SimplifyMovement
-from tf_stitch.transforms.single_pass_variance import SinglePassVariance
-from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
 
 SIMPLIFYING: tuple[Pass[TensorGraph], ...] = (
     FoldConstants(),  # sizes become numbers, which the rest relies on

@@ -14,11 +14,11 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import Library
 from tf_stitch.pass_manager import Pass
+from tf_stitch.passes.context import PassContext
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import Splitting
-from tf_stitch.transforms.context import PassContext
 
 LARGE = 1 << 28
 """Bytes that no cache holds, as the matrices of a model when their turn comes again."""

@@ -15,7 +15,7 @@ from tensorflow.python.ops.handle_data_util import get_resource_handle_data
 
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState
 from tf_stitch.jit.libraries import scope_of

@@ -10,9 +10,9 @@ from tf_stitch.config import load_config
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, WHILES
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.graph_item import GraphItem
-from tf_stitch.graph.pipeline import GraphOptions, loop_passes
+from tf_stitch.graph.pipeline import GraphOptions, graph_passes
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import run_passes
 
@@ -53,7 +53,7 @@ class Watcher:
         state = GraphState(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
                            device_type=self._device)
         options = GraphOptions.by(config, self._device, native=True, profiles={}, controls=Controls(config))
-        self.loops += fates(run_passes(state, loop_passes(options)))
+        self.loops += fates(run_passes(state, graph_passes(options)))
 
 
 def fates(done: GraphState) -> Iterator[Loop]:

@@ -14,8 +14,8 @@ from tf_stitch.ir.matrices import contiguous
 from tf_stitch.ir.types import TensorType
 from tf_stitch.libraries.gemm import Gemm
 from tf_stitch.native.bindings import load_op
-from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.placement.executable_format import Space
 
 WARM_UP = 8
 """Calls until the op runs a CUDA graph, and some more."""

@@ -22,8 +22,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.native.bindings import load_op
 from tf_stitch.native.build import SOURCE_DIR
-from tf_stitch.runtime.executable import BufferRef, Executable, HostLaunch, encode
-from tf_stitch.runtime.executable_format import Space
+from tf_stitch.placement.executable import BufferRef, Executable, HostLaunch, encode
+from tf_stitch.placement.executable_format import Space
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,13 +18,13 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.libraries.gemm import Gemm
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.passes.lower_gemv_to_reduction import as_sum
 from tf_stitch.planning.free_nodes import plannable
 from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.timed_kernel import TimedKernel
-from tf_stitch.schedule.templates import parse_template
-from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
+from tf_stitch.templates import parse_template
 from tools.benchmark.cublas_lt import matmul
 
 Sizes = tuple[int, int, int, int]

@@ -1,5 +1,5 @@
 """Calibration of a GPU's library: matmuls of few rows, which kernels may compute as well
-(transforms/lower_gemv_to_reduction.py). Without TensorFlow."""
+(passes/lower_gemv_to_reduction.py). Without TensorFlow."""
 
 from __future__ import annotations
 

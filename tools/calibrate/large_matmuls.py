@@ -1,5 +1,5 @@
 """Calibration of a GPU's library: large matmuls, whose rows begin at multiples of 16 bytes or fewer
-(transforms/pad_matmuls.py). Without TensorFlow."""
+(passes/pad_matmuls.py). Without TensorFlow."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.native.build import SOURCE_DIR, find_compiler
-from tf_stitch.runtime.executable import encode
-from tf_stitch.runtime.executable_format import ABI_VERSION
+from tf_stitch.placement.executable import encode
+from tf_stitch.placement.executable_format import ABI_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 ZOO = ROOT / "tests" / "planning" / "graphs" / "zoo"

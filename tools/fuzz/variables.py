@@ -150,7 +150,7 @@ def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
 
 def _compute_both_sides() -> None:
     """Has branches on a CPU give way to selects."""
-    from tf_stitch.graph import branch_nodes
+    from tf_stitch.graph.branches import branch_nodes
     from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
     from tf_stitch.graph.state import GraphState
     from tf_stitch.pass_manager import PassResult

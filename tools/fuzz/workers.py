@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.forced_forms import FORMS
+from tools.forced_forms import FORMS, UNBUILT
 
 PLAIN = "plain"
 FIRST_CALLS = ("first_calls", "first_calls_again")
@@ -26,7 +26,7 @@ MODES: Mapping[str, Mapping[str, str]] = {
     "region_scope": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": "region"},
     "py_function": {"TF_STITCH": "1", "TF_STITCH_WRAP": "py_function"},
     "starved": {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "TF_STITCH_FIRST_STEP_SECONDS": "0.001"},
-    **{form: {} for form in FORMS},
+    **{form: {} for form in (*FORMS, UNBUILT)},
     **{mode: {"TF_STITCH": "1"} for mode in FIRST_CALLS},
 }
 """Ways to run a program -> environment. Starved: no step waits for kernels. The last two are what users have: the
@@ -63,7 +63,7 @@ class Worker:
             self._environ["CUDA_VISIBLE_DEVICES"] = "-1"
         if mode != PLAIN:
             self._environ["TF_STITCH_CACHE"] = str(cache)
-        runner = ["-m", "tools.forced_forms", mode] if mode in FORMS else ["-m", "tf_stitch"]
+        runner = ["-m", "tools.forced_forms", mode] if mode in (*FORMS, UNBUILT) else ["-m", "tf_stitch"]
         self._start_with = [] if mode == PLAIN else runner  # also where .pth files are not read
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tools.mutants.mutant import Mutant
 
 FUSED = "tests/ir/test_fused_convolutions.py"
-SCALED = "tests/transforms/test_scales_into_filters.py"
-CHOICE = "tests/transforms/choices/test_scales_into_filters.py"
+SCALED = "tests/passes/test_scales_into_filters.py"
+CHOICE = "tests/passes/choices/test_scales_into_filters.py"
 NATIVE = "tests/native/test_cudnn.py"
 
 MUTANTS = (
@@ -48,23 +48,23 @@ MUTANTS = (
            "    if (spec_.bias && noted(kDnnStrictNan)) return false;\n",
            "",
            (NATIVE,)),
-    Mutant("a shift before the scale is not scaled", "tf_stitch/transforms/scales_into_filters.py",
+    Mutant("a shift before the scale is not scaled", "tf_stitch/passes/scales_into_filters.py",
            "                shift = shift and b.mul(shift, operand)\n",
            "",
            (SCALED,)),
-    Mutant("an addend before the scale is not scaled", "tf_stitch/transforms/scales_into_filters.py",
+    Mutant("an addend before the scale is not scaled", "tf_stitch/passes/scales_into_filters.py",
            "(value.kind is OpKind.MUL and added) or ",
            "",
            (SCALED,)),
-    Mutant("what else reads a result gets it scaled", "tf_stitch/transforms/scales_into_filters.py",
+    Mutant("what else reads a result gets it scaled", "tf_stitch/passes/scales_into_filters.py",
            "while value not in wanted and len(users[value]) == 1:",
            "while len(users[value]) >= 1:",
            (SCALED,)),
-    Mutant("filters are scaled for a kernel that stays", "tf_stitch/transforms/scales_into_filters.py",
+    Mutant("filters are scaled for a kernel that stays", "tf_stitch/passes/scales_into_filters.py",
            "    if not _is_read_by_calls(behind[-1], users, wanted):\n        return False\n",
            "",
            (CHOICE,)),
-    Mutant("filters are scaled at any cost", "tf_stitch/transforms/scales_into_filters.py",
+    Mutant("filters are scaled at any cost", "tf_stitch/passes/scales_into_filters.py",
            "return kernel is not None and _filters_us(scaled.root, times) + WORTH_US < kernel",
            "return kernel is not None",
            (CHOICE,)),

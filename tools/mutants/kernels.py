@@ -273,7 +273,7 @@ MUTANTS = (
     Mutant("values overlap in memory at their ends", "tf_stitch/kernel_ir/first_fit.py",
            "if begin >= offset + size:",
            "if begin >= offset + size // 2:",
-           ("tests/runtime/test_arena.py", "tests/kernel_ir/test_array_memory.py")),
+           ("tests/placement/test_arena.py", "tests/kernel_ir/test_array_memory.py")),
     Mutant("an index forgets its offset", "tf_stitch/kernel_ir/index.py",
            "offset += i.offset * stride",
            "offset += 0 * stride",

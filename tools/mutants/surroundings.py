@@ -6,7 +6,7 @@ from tools.mutants.mutant import Mutant
 
 CHILDREN = "tests/test_child_process.py"
 SHARED = "tests/test_shared_folder.py"
-LOAD = "tests/runtime/test_load_test.py"
+LOAD = "tests/runtime/test_library_check.py"
 
 MUTANTS = (
     Mutant("a program outlives the process that started it", "tf_stitch/child_process.py",
@@ -37,11 +37,11 @@ MUTANTS = (
            "run.returncode > 0 and bool(errors or _OF_THE_LINKER.search(run.stderr))",
            "run.returncode > 0",
            ("tests/test_compiler_run.py",)),
-    Mutant("a damaged library ends the process that tries it", "tf_stitch/runtime/load_test.py",
+    Mutant("a damaged library ends the process that tries it", "tf_stitch/runtime/library_check.py",
            "    _load_elsewhere(path, what)\n",
            "",
            (f"{LOAD}::test_no_lost_page_ends_the_process_and_none_of_code_is_missed",)),
-    Mutant("lost code is overlooked", "tf_stitch/runtime/load_test.py",
+    Mutant("lost code is overlooked", "tf_stitch/runtime/library_check.py",
            "return bytes(min(_ZEROS_IN_CODE, len(code))) in code",
            "return False",
            (LOAD,)),

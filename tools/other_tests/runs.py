@@ -10,14 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.benchmark.machine import module_path
+from tools.forced_forms import FORMS
 from tools.other_tests.recorder import outcomes_of
 
 MODES: Mapping[str, Mapping[str, str]] = {
     "plain": {"TF_STITCH": "0"},
     "default": {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0"},
     "everything": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"},
+    **{form: {"TF_STITCH_MIN_REGION": "1"} for form in FORMS},
 }
-"""Ways to run a suite -> environment."""
+"""Ways to run a suite -> environment. Forms are those of tools.forced_forms, which has an environment of its own."""
 
 _MOST_PROCESSES = 20
 """For one batch of files: a test that ends the process costs one."""
@@ -65,11 +68,12 @@ def _pytest(suite: Path, files: Sequence[str], mode: str, outcomes: Path, log: P
             options: Sequence[str]) -> int:  # fmt: skip
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH")} | MODES[mode]
     environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "KERAS_BACKEND": "tensorflow",
-                "PYTHONPATH": str(Path(__file__).resolve().parents[2])}  # fmt: skip
+                "PYTHONPATH": module_path(Path(__file__).resolve().parents[2])}  # fmt: skip
     if mode != "plain" and "TF_STITCH_CACHE" in os.environ:
         environ["TF_STITCH_CACHE"] = os.environ["TF_STITCH_CACHE"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.other_tests.recorder", "-p", "no:cacheprovider",
-               f"--outcomes={outcomes}", f"--timeout={seconds:g}", "--timeout-method=thread",
+    start_with = ["-m", "tools.forced_forms", mode] if mode in FORMS else []
+    command = [sys.executable, *start_with, "-m", "pytest", "-q", "-p", "tools.other_tests.recorder",
+               "-p", "no:cacheprovider", f"--outcomes={outcomes}", f"--timeout={seconds:g}", "--timeout-method=thread",
                "--continue-on-collection-errors", *options, *files]  # fmt: skip
     with log.open("wb") as out:
         return subprocess.run(command, cwd=suite, env=environ, stdout=out, stderr=out, check=False).returncode

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 VARIABLE = tf.Variable(np.ones((6, 6), np.float32))
@@ -52,15 +53,17 @@ def main() -> None:
     outcome = {}
     try:
         from tf_stitch.config import StitchConfig
-        from tf_stitch.graph import pipeline, validation
-        from tf_stitch.graph.controls import Controls
+        from tf_stitch.graph import pipeline
+        from tf_stitch.graph.clustering.controls import Controls
+        from tf_stitch.graph.finish import validation
         from tf_stitch.plugin import session
     except ImportError:
         return
     options = pipeline.GraphOptions.by(StitchConfig(), "CPU", True, {}, Controls(StitchConfig()))
-    stages: dict[str, tuple[Any, str]] = {p.name: (type(p), "run") for p in pipeline.graph_passes(options)}
+    passes = (*pipeline.graph_passes(options), *pipeline.finishing_passes(GraphDef(), {}))
+    stages: dict[str, tuple[Any, str]] = {p.name: (type(p), "run") for p in passes}
     stages |= {"find": (pipeline.Clustering, "find"), "fallback_subgraph": (pipeline, "fallback_subgraph"),
-               "apply": (pipeline.Clustering, "apply"), "put_back_loops": (pipeline, "put_back_loops"),
+               "apply": (pipeline.Clustering, "apply"),
                "number_regions": (session, "number_regions"), "seen": (session.Session, "_seen"),
                "validate_graph": (validation, "validate_graph")}
     for stage, (owner, name) in stages.items():

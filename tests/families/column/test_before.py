@@ -27,9 +27,9 @@ from tf_stitch.families.column.propose import MOST_REPEATED, propose_column
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.passes import lower_gemv_to_reduction
+from tf_stitch.passes.lower_gemv_to_reduction import as_sum
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.transforms import lower_gemv_to_reduction
-from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 
 B, F32 = p.B, DType.F32
 

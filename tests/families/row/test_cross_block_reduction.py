@@ -34,12 +34,12 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.placement.executable import DeviceLaunch
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.schedule import shared_rows
 from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import Scheme
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.templates import parse_template
 
 B, F32 = p.B, DType.F32
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200
-from tf_stitch.graph.all_reduces import ALL_REDUCE
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
 from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
+from tf_stitch.graph.passes.all_reduces import ALL_REDUCE
 from tf_stitch.graph.state import GraphState
 from tf_stitch.planning.remote_stitching import RegionNode
 

@@ -13,9 +13,9 @@ from tensorflow.python.ops import control_flow_util
 from tests.frontend.check import types_of_graph
 from tf_stitch.frontend.tensorflow.imported_graph import topological
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
+from tf_stitch.graph.finish.validation import validate_graph
 from tf_stitch.graph.loops.loop_state import carry_state
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.validation import validate_graph
 
 tf1 = tf.compat.v1
 Body = Callable[[Any, Any], Any]

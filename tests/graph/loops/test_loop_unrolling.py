@@ -17,10 +17,10 @@ from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
+from tf_stitch.graph.finish.validation import validate_graph
 from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_unrolling import known_numbers, unroll_loops
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.validation import validate_graph
 
 
 @dataclass

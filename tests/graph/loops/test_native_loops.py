@@ -20,8 +20,9 @@ from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph import pipeline
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.region_graph import CHECKED, RegionGraph
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.finish.validation import validate_graph
 from tf_stitch.graph.loops import native_loops
 from tf_stitch.graph.loops.functional_loops import lower_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
@@ -31,12 +32,11 @@ from tf_stitch.graph.loops.loop_rows import list_rows
 from tf_stitch.graph.loops.while_node import NativeLoop
 from tf_stitch.graph.pipeline import GraphOptions
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.validation import validate_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import DotAttrs, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.transforms import update_in_place
+from tf_stitch.passes import update_in_place
 
 ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 CASES = cases()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,23 @@ from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
+from tf_stitch.graph.finish.validation import validate_graph
 from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops import sized_loops, unrolled_nodes
 from tf_stitch.graph.loops.folded_loop import STITCH_LOOP, put_back_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_folding import fold_sized_loops
 from tf_stitch.graph.loops.sized_loops import SizedLoop
-from tf_stitch.graph.passes.fold_loops import NOT_FOLDED
-from tf_stitch.graph.validation import validate_graph
+from tf_stitch.graph.passes.fold_loops import NOT_FOLDED, FoldLoops
+from tf_stitch.graph.passes.unroll_loops import UnrollLoops
+from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
+from tf_stitch.pass_manager import PassResult
 from tf_stitch.plugin.session import Session
 
 ROWS = tf.TensorSpec([None, 3], tf.float32)
@@ -118,7 +122,16 @@ def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
 
 
 def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its loop in a region, which could not have gone back to the nodes that it replaced."""
+    """Without its loop in a region, which could not have gone back to the nodes that it replaced. Only what depends on
+    that runs again."""
+    runs: Counter[str] = Counter()
+    for kind in (UnrollLoops, FoldLoops):
+        def counted(self: Any, state: GraphState, run: Any = kind.run) -> PassResult[GraphState]:
+            runs[self.name] += 1
+            return run(self, state)
+
+        monkeypatch.setattr(kind, "run", counted)
+
     def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> FallbackSubgraph | None:
         has_loop = any(node.kind is OpKind.LOOP for node in region.graph.nodes())
         return None if has_loop else fallback_subgraph(defs, imported, region, *rest)
@@ -140,4 +153,5 @@ def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path, monkeypa
     [loop] = session.report.graphs[0].loops
     assert loop.reason is not None
     assert NOT_FOLDED in loop.reason
+    assert runs == {"unroll_loops": 1, "fold_loops": 2}
     assert len(session.report.regions) == [n.op for n in rewritten.node].count("PyFunc")

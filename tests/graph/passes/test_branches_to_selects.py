@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
-from tests.graph.branches import Program, branch_ops
+from tests.graph.branches.programs import Program, branch_ops
 from tf_stitch.graph.origin import origin
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.state import GraphState

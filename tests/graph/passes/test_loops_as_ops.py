@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.graph.loops.lowered_loops import lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.passes.loops_as_ops import LoopsAsOps
 
 X = tf.TensorSpec([3])

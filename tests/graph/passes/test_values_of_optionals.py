@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.graph.branches import Program, branch_ops
+from tests.graph.branches.programs import Program, branch_ops
 
 X = [np.array(x, np.float32) for x in ([1, 2, 3, 4], [-1, 0, 2, -5], [2, 9, -9, 9], [0, 0, 0, 0])]
 WEIGHTS = np.array([1, -0.5, 3, 4], np.float32)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from tf_stitch.graph.shapes.branch_sizes import Types, types_between_branches
+from tf_stitch.graph.shapes.branch_sizes import Types, inferred_types, types_between_branches
 
 
 def graph_of(make: Callable[[], None]) -> tuple[GraphDef, Callable[[str], Types]]:
@@ -148,6 +148,43 @@ def test_sizes_that_inference_wrongly_calls_equal_have_a_name_each() -> None:
     assert found[3] == 3
     assert found == dims(types_of, "blocks")
     assert not set(found[:3]) & set(dims(types_of, "x"))
+
+
+def meeting(width: int | None) -> Callable[[], None]:
+    """A result of SpaceToBatchND is added to what has one row of columns: so much is its third size, not its second."""
+
+    def make() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [None, width, width, 3], "x")
+        w = tf.compat.v1.placeholder(tf.float32, [None, None, None, 3], "w")
+        pads = tf.compat.v1.placeholder(tf.int32, [2, 2], "pads")
+        y = tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=pads, name="blocks")
+        tf.raw_ops.AddN(inputs=[y, tf.reduce_sum(w, 2, keepdims=True)], name="both")
+
+    return make
+
+
+@pytest.mark.parametrize("width", [None, 8])
+def test_a_number_that_one_of_them_meets_is_not_the_other_s(width: int | None) -> None:
+    graph_def, _ = graph_of(meeting(width))
+    theirs = inferred_types(graph_def)
+    assert theirs["both"][0][1][1] == 1, "TensorFlow's inference is wrong no longer"
+    types_of = types_between_branches(graph_def, theirs.__getitem__)
+    assert dims(types_of, "both")[1:] == (dims(types_of, "w")[1], 1, 3)
+    assert dims(types_of, "w")[1] < -1
+    assert dims(types_of, "blocks")[1] < -1
+
+
+def test_numbers_pass_through_such_an_op() -> None:
+    def blocks() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 6, 8, 3], "x")
+        y = tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=[[1, 1], [0, 0]])
+        z = tf.raw_ops.BatchToSpaceND(input=tf.exp(y), block_shape=[2, 2], crops=[[0, 0], [0, 0]])
+        tf.tanh(z, "last")
+
+    graph_def, _ = graph_of(blocks)
+    types_of = types_between_branches(graph_def, inferred_types(graph_def).__getitem__)
+    assert dims(types_of, "last")[1:] == (8, 8, 3)
+    assert dims(types_of, "last")[0] < 0
 
 
 def test_so_have_those_of_a_call_of_such_an_op() -> None:

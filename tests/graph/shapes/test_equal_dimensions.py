@@ -17,8 +17,8 @@ from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
-from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.pipeline import GraphOptions, find_regions
 from tf_stitch.graph.shapes.argument_sizes import read_sizes_from_arguments

@@ -27,7 +27,7 @@ from tf_stitch.families.family import (
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
+from tf_stitch.templates import LevelKind
 
 
 def _inner(schedule: KernelSchedule) -> int:

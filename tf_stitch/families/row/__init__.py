@@ -24,7 +24,7 @@ from tf_stitch.families.row.propose import NAME, propose_row
 from tf_stitch.families.row.tiling import tile_rows
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, ThreadMapping
-from tf_stitch.schedule.templates import LevelKind
+from tf_stitch.templates import LevelKind
 
 
 def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:

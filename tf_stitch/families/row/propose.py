@@ -100,20 +100,9 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     elements = domain.rows * domain.cols
     to_stage = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
     vector = vector_width(pattern, domain.cols, aligned)
-    chunks = ceil_div(domain.cols, vector)
     changes = isinstance(domain.cols, SymbolicDim)  # then few kernels have to serve all lengths
     per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(to_stage), 1)) // vector)
-    row_threads = max(min(_power_of_two(chunks), device.warp), SHORTEST_GROUP if changes else 1)
-    while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
-        row_threads *= 2
-    if not changes and not isinstance(domain.rows, SymbolicDim) and domain.rows <= device.processors:
-        while row_threads < BLOCK_THREADS and ceil_div(chunks, row_threads) > FEW_ROWS_ITEMS:
-            row_threads *= 2
-    items = ceil_div(chunks, row_threads)
-    if changes:
-        items = _power_of_two(items)
-        while items > per_thread and row_threads < MAX_THREADS:
-            row_threads, items = 2 * row_threads, items // 2
+    row_threads, items = _threads_of_row(domain, vector, per_thread, device)
     in_registers = items <= per_thread
     if in_registers:
         fit = within_budget(pattern, to_stage, row_threads, items * vector)
@@ -138,6 +127,27 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
         return list(regional_schedules(schedule, to_stage, room, device))
     fits = _row_bytes(to_stage, domain) <= room
     return [replace(schedule, staged=tuple(Staged(n, Scheme.REGIONAL) for n in to_stage)) if fits else schedule]
+
+
+def _threads_of_row(domain: Domain, vector: int, per_thread: int, device: DeviceSpec) -> tuple[int, int]:
+    """How many threads share a row, and how many vectors each has of it.
+
+    Args:
+        per_thread: vectors that fit into the registers of a thread.
+    """
+    chunks, changes = ceil_div(domain.cols, vector), isinstance(domain.cols, SymbolicDim)
+    row_threads = max(min(_power_of_two(chunks), device.warp), SHORTEST_GROUP if changes else 1)
+    while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
+        row_threads *= 2
+    if not changes and not isinstance(domain.rows, SymbolicDim) and domain.rows <= device.processors:
+        while row_threads < BLOCK_THREADS and ceil_div(chunks, row_threads) > FEW_ROWS_ITEMS:
+            row_threads *= 2
+    items = ceil_div(chunks, row_threads)
+    if changes:
+        items = _power_of_two(items)
+        while items > per_thread and row_threads < MAX_THREADS:
+            row_threads, items = 2 * row_threads, items // 2
+    return row_threads, items
 
 
 def _row_bytes(to_stage: Sequence[Node], domain: Domain) -> int:

@@ -40,12 +40,7 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
         staged = tuple(Staged(n, Scheme.REGIONAL) for n in to_stage if wants(n))
         return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
     mapping = _mapping(schedule, numbers)
-    if mapping.items and (mapping.beyond or mapping.cluster):
-        to_stage = prefetched_values(schedule.pattern, to_stage) or to_stage
-    elif mapping.items and mapping.row_blocks == 1:
-        fits = within_budget(schedule.pattern, to_stage, mapping.threads, mapping.items * mapping.vector)
-        to_stage = fits or to_stage
-    staged = (tuple(Staged(n, Scheme.LOCAL) for n in to_stage) if mapping.items
+    staged = (tuple(Staged(n, Scheme.LOCAL) for n in _in_registers(schedule, mapping, to_stage)) if mapping.items
               else tuple(Staged(n, Scheme.REGIONAL) for n in to_stage if wants(n)))
     tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0,
                     relative=None, ahead=False)
@@ -60,6 +55,16 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
     if staged and mapping.rows_per_block > 1:
         raise ScheduleError("a row in shared memory has the block to itself", schedule.dominant.loc)
     return _with_room(tiled, device.shared_bytes - REDUCTION_BYTES)
+
+
+def _in_registers(schedule: KernelSchedule, mapping: ThreadMapping, to_stage: list[Node]) -> list[Node]:
+    """Which values of a row registers hold: all, where none of the choices applies."""
+    chosen: list[Node] | None = None
+    if mapping.beyond or mapping.cluster:
+        chosen = prefetched_values(schedule.pattern, to_stage)
+    elif mapping.row_blocks == 1:
+        chosen = within_budget(schedule.pattern, to_stage, mapping.threads, mapping.items * mapping.vector)
+    return chosen or to_stage
 
 
 def _with_room(schedule: KernelSchedule, room: int) -> KernelSchedule:

@@ -66,6 +66,19 @@ def loop_frames(order: Sequence[Any]) -> dict[str, LoopFrame | str]:
 
 def _frame(name: str, enters: Sequence[Any], users: Mapping[str, Sequence[Any]], order: Sequence[Any]
            ) -> LoopFrame | str:
+    inside = _inside(enters, users)
+    nodes = tuple(node for node in order if node.name in inside)
+    conditions = [node for node in nodes if node.op == "LoopCond"]
+    if len(conditions) != 1 or any(n.op in ENTERS and n not in enters for n in nodes):
+        return "a loop within it"
+    variables = _variables(nodes)
+    if variables is None:
+        return "a branch within it"
+    return LoopFrame(name, nodes, variables, conditions[0]) if variables else "no loop variable"
+
+
+def _inside(enters: Sequence[Any], users: Mapping[str, Sequence[Any]]) -> set[str]:
+    """Names of the nodes from a loop's entrances to its exits."""
     inside = {node.name for node in enters}
     pending = list(enters)
     while pending:
@@ -74,21 +87,21 @@ def _frame(name: str, enters: Sequence[Any], users: Mapping[str, Sequence[Any]],
             fresh = [u for u in users.get(node.name, ()) if u.name not in inside]
             inside.update(u.name for u in fresh)
             pending += fresh
-    nodes = tuple(node for node in order if node.name in inside)
-    conditions = [node for node in nodes if node.op == "LoopCond"]
-    if len(conditions) != 1 or any(n.op in ENTERS and n not in enters for n in nodes):
-        return "a loop within it"
+    return inside
+
+
+def _variables(nodes: Sequence[Any]) -> dict[str, tuple[str, str]] | None:
+    """Of each Merge, where its value comes from first and again; None if one is no loop variable's."""
     defs = {node.name: node for node in nodes}
     variables: dict[str, tuple[str, str]] = {}
-    for node in nodes:
-        if node.op in MERGES:
-            sources = [defs.get(producer_of(t)) for t in _data(node)]
-            enter = next((s for s in sources if s is not None and s.op in ENTERS), None)
-            back = next((s for s in sources if s is not None and s.op in NEXT_ITERATIONS), None)
-            if enter is None or back is None:
-                return "a branch within it"
-            variables[node.name] = enter.name, _data(back)[0]
-    return LoopFrame(name, nodes, variables, conditions[0]) if variables else "no loop variable"
+    for node in (node for node in nodes if node.op in MERGES):
+        sources = [source for t in _data(node) if (source := defs.get(producer_of(t))) is not None]
+        enter = next((s for s in sources if s.op in ENTERS), None)
+        back = next((s for s in sources if s.op in NEXT_ITERATIONS), None)
+        if enter is None or back is None:
+            return None
+        variables[node.name] = enter.name, _data(back)[0]
+    return variables
 
 
 def why_not_unrolled(frame: LoopFrame, preserved: Collection[str]) -> str | None:

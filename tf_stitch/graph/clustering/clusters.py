@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE, VARIABLES
@@ -18,7 +19,6 @@ from tf_stitch.graph.clustering.hidden_sizes import arguments_that_show
 from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS, private_edges, split_across_regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
 from tf_stitch.graph.clustering.region_replacement import MakeNode, RegionReplacement
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.state import GraphState
 from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode

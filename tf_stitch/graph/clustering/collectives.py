@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
-from tf_stitch.graph.all_reduces import ALL_REDUCE
+from tf_stitch.graph.passes.all_reduces import ALL_REDUCE
 from tf_stitch.planning.dependence import order_groups
 from tf_stitch.planning.remote_stitching import RegionNode
 

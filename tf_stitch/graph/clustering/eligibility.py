@@ -11,8 +11,8 @@ from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
-from tf_stitch.graph.all_reduces import ALL_REDUCE, IN_STREAMS
-from tf_stitch.graph.host_memory import integers_on_host
+from tf_stitch.graph.clustering.host_memory import integers_on_host
+from tf_stitch.graph.passes.all_reduces import ALL_REDUCE, IN_STREAMS
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import Node
 

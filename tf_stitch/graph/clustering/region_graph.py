@@ -15,8 +15,8 @@ from tf_stitch.ir.graph import Node, TensorGraph, key_of, with_operands
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.types import Shape
+from tf_stitch.passes.cse import EliminateCommonSubexpressions
 from tf_stitch.planning.free_nodes import LARGEST_INLINE_CONSTANT
-from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,8 @@ class FallbackSubgraph:
 
 
 def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
-                   on_gpu: bool = False, loops: FoldedLoops | None = None, given_sizes: GivenSizes | None = None
-                   ) -> FallbackSubgraph | None:
+                      on_gpu: bool = False, loops: FoldedLoops | None = None, given_sizes: GivenSizes | None = None
+                      ) -> FallbackSubgraph | None:
     """The nodes behind a region, None if they need a tensor that the region does not read.
 
     Args:
@@ -156,65 +156,97 @@ def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, regi
 
 
 def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
-                    loops: FoldedLoops, given_sizes: GivenSizes, from_parts: bool) -> FallbackSubgraph | None:
+                       loops: FoldedLoops, given_sizes: GivenSizes, from_parts: bool) -> FallbackSubgraph | None:
     """As fallback_subgraph.
 
     Args:
         from_parts: shapes of tensors that are not at hand are put together of sizes that are.
     """
-    leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
-    leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
-    reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
-    by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
-    sizes = _SizesAtHand(imported, region, leaves)
-    members = set(region.members)
-    defs = {**given_sizes.nodes, **defs}
-
-    def at_hand(tensor: str) -> bool:
-        return producer_of(tensor) in members or _at_hand(tensor, defs, imported, leaves) in leaves.values()
-
-    kept = GraphDef()
-    pending, seen = list(region.members), set(region.members)
-    while pending:
-        node = kept.node.add()
-        node.CopyFrom(defs[pending.pop()])
-        node.device = ""
-        node.attr.pop("_class", None)
-        if node.name in members:
-            given_sizes.restore(node, at_hand)
-        else:
-            if node.op in _READ_A_SHAPE and not at_hand(canonical_tensor(node.input[0])):
-                _read_it_elsewhere(node, imported, by_shape)
-            if from_parts and sizes.replace(node, at_hand):
-                continue
-        data = []
-        for tensor in (_at_hand(canonical_tensor(t), defs, imported, leaves)
-                       for t in node.input if not t.startswith("^")):
-            name = tensor.rpartition(":")[0]
-            if tensor not in leaves.values() and name not in seen:
-                source = defs[name]
-                handle = canonical_tensor(source.input[0]) if source.op == "ReadVariableOp" else ""
-                same = reads.get(imported.handles.get(handle, handle))
-                if same is not None:  # another read of a variable that nobody writes
-                    tensor = same
-                elif node.name in members and tensor in imported.nodes[node.name].ignored:
-                    tensor = f"{_NOTHING}:0"
-                elif not (_can_recompute(source) or source.name in loops) or len(seen) > len(members) + _MAX_RECOMPUTED:
-                    return None
-                else:
-                    seen.add(name)
-                    pending.append(name)
-            data.append(tensor)
-        controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
-        node.input[:] = [*data, *controls]
-    kept.node.extend(sizes.new)
-    put_back_loops(kept, loops)
-    if any(f"{_NOTHING}:0" in node.input for node in kept.node):
-        kept.node.append(_constant(_NOTHING, 0, tf.float32))
+    nodes = _OwnNodes(defs, imported, region, loops, given_sizes, from_parts).collected()
+    if nodes is None:
+        return None
+    put_back_loops(nodes, loops)
+    if any(f"{_NOTHING}:0" in node.input for node in nodes.node):
+        nodes.node.append(_constant(_NOTHING, 0, tf.float32))
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
-    return FallbackSubgraph(kept, region, [tensors[i] for i in range(len(tensors))],
-                         frozenset(written), not on_gpu and has_matmuls(region))
+    return FallbackSubgraph(nodes, region, [tensors[i] for i in range(len(tensors))],
+                            frozenset(written), not on_gpu and has_matmuls(region))
+
+
+class _OwnNodes:
+    """The nodes of a region, and those that their inputs are recomputed by. Arguments as of _fallback_subgraph."""
+
+    def __init__(self, defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, loops: FoldedLoops,
+                 given_sizes: GivenSizes, from_parts: bool) -> None:
+        self._defs, self._imported, self._region, self._loops = {**given_sizes.nodes, **defs}, imported, region, loops
+        self._given_sizes, self._from_parts = given_sizes, from_parts
+        self._leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
+        self._leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
+        self._leaf_names = set(self._leaves.values())
+        self._reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
+        self._by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
+        self._sizes = _SizesAtHand(imported, region, self._leaves)
+        self._members = set(region.members)
+        self._pending, self._seen = list(region.members), set(region.members)
+
+    def collected(self) -> GraphDef | None:
+        """The nodes; None if they need a tensor that the region does not read."""
+        kept = GraphDef()
+        while self._pending:
+            node = kept.node.add()
+            node.CopyFrom(self._defs[self._pending.pop()])
+            node.device = ""
+            node.attr.pop("_class", None)
+            if self._is_size_at_hand(node):
+                continue
+            data = [self._input_of(node, canonical_tensor(t)) for t in node.input if not t.startswith("^")]
+            if None in data:
+                return None
+            node.input[:] = [*(t for t in data if t is not None), *self._controls(node)]
+        kept.node.extend(self._sizes.new)
+        return kept
+
+    def _is_size_at_hand(self, node: NodeDef) -> bool:
+        """Whether a node has become a size that the region's inputs have. Others read sizes where that is possible."""
+        if node.name in self._members:
+            self._given_sizes.restore(node, self._has)
+            return False
+        if node.op in _READ_A_SHAPE and not self._has(canonical_tensor(node.input[0])):
+            _read_it_elsewhere(node, self._imported, self._by_shape)
+        return self._from_parts and self._sizes.replace(node, self._has)
+
+    def _has(self, tensor: str) -> bool:
+        return producer_of(tensor) in self._members or self._leaf_or(tensor) in self._leaf_names
+
+    def _leaf_or(self, tensor: str) -> str:
+        return _at_hand(tensor, self._defs, self._imported, self._leaves)
+
+    def _input_of(self, node: NodeDef, given: str) -> str | None:
+        """The tensor that a node reads in place of a given one, whose node is collected too; None if there is none."""
+        tensor = self._leaf_or(given)
+        name = tensor.rpartition(":")[0]
+        if tensor in self._leaf_names or name in self._seen:
+            return tensor
+        source = self._defs[name]
+        handle = canonical_tensor(source.input[0]) if source.op == "ReadVariableOp" else ""
+        same = self._reads.get(self._imported.handles.get(handle, handle))
+        if same is not None:  # another read of a variable that nobody writes
+            return same
+        if node.name in self._members and tensor in self._imported.nodes[node.name].ignored:
+            return f"{_NOTHING}:0"
+        is_known = _can_recompute(source) or name in self._loops
+        if not is_known or len(self._seen) > len(self._members) + _MAX_RECOMPUTED:
+            return None
+        self._seen.add(name)
+        self._pending.append(name)
+        return tensor
+
+    def _controls(self, node: NodeDef) -> list[str]:
+        """Members that a member waits for."""
+        if node.name not in self._members:
+            return []
+        return [t for t in node.input if t.startswith("^") and t[1:] in self._members]
 
 
 def has_matmuls(region: RegionGraph) -> bool:

@@ -73,11 +73,18 @@ def _cell(variable: LoopVariable, variables: LoopVariables, frame: LoopFrame, us
     passes = tuple(n for n in touched if n.op == "Identity")
     if len(changes) != 1 or not reads or len(touched) != len(reads) + len(passes) + 1:
         return None
+    if _is_used_otherwise((*changes, *reads), variable, users):
+        return None
     places = {number_in(defs, variables.seen_through(n.input[1])) for n in (*changes, *reads)}
-    waited_for = any(f"^{n.name}" in u.input for n in (*changes, *reads) for u in users.get(n.name, ()))
-    left = any(f"^{e.name}" not in u.input for e in variable.exits for u in users.get(e.name, ()))
     place = places.pop()
-    return None if places or place is None or waited_for or left else Cell(variable, place, changes[0], reads, passes)
+    return None if places or place is None else Cell(variable, place, changes[0], reads, passes)
+
+
+def _is_used_otherwise(touching: Sequence[NodeDef], variable: LoopVariable, users: Mapping[str, Iterable[NodeDef]]
+                       ) -> bool:
+    """Whether somebody waits for what reads or changes a list, or reads it after the loop."""
+    waited_for = any(f"^{n.name}" in u.input for n in touching for u in users.get(n.name, ()))
+    return waited_for or any(f"^{e.name}" not in u.input for e in variable.exits for u in users.get(e.name, ()))
 
 
 def take_cell(frame: LoopFrame, cell: Cell, types: Sequence[OutputType], set_types: SetTypes) -> list[NodeDef]:

@@ -29,8 +29,8 @@ from tf_stitch.graph.loops.role_assignment import RoleAssignment
 from tf_stitch.graph.loops.while_node import HostPart, NativeLoop
 from tf_stitch.graph.shapes.size_nodes import SizeSource, size_of
 from tf_stitch.ir.types import Symbol
-from tf_stitch.transforms.matmuls_to_kernels import in_a_loop
-from tf_stitch.transforms.update_in_place import update_in_place
+from tf_stitch.passes.matmuls_to_kernels import in_a_loop
+from tf_stitch.passes.update_in_place import update_in_place
 
 Ends = Sequence[tuple[LoopVariable, NodeDef]]
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.dtypes import DT_VARIANT, of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType, as_tensorflow
 from tf_stitch.graph.loops.folded_loop import FoldedLoop, InputDimension, loop_node, most_common_device
@@ -149,27 +149,8 @@ class _Cut:
             types[kept[-1].name] = self._types_of(read.name)
             inputs[f"{read.name}:0"] = None
         for source in nodes:
-            if source.name in handles:
-                continue  # the Enter of a handle
-            node = NodeDef()
-            node.CopyFrom(source)
-            node.attr.pop("_class", None)
-            node.name = self._own_name(node.name) if source in self._lists else node.name
-            node.input[:] = [t for t in (self._edge(t, own) for t in source.input) if t]
-            source_edges = [t for t in source.input if not t.startswith("^")]
-            for i, edge in enumerate(node.input):
-                if edge.startswith("^") or edge != source_edges[i] or producer_of(edge) in own:
-                    continue
-                constant = self._small_constant(producer_of(edge))
-                if constant is None:
-                    inputs[canonical_tensor(edge)] = None
-                    continue
-                node.input[i] = self._own_name(constant.name)
-                if node.input[i] not in types:
-                    kept.append(_constant_copy(node.input[i], constant))
-                    types[node.input[i]] = self._types_of(constant.name)
-            kept.append(node)
-            types[node.name] = self._types_of(source.name)
+            if source.name not in handles:  # the Enter of a handle
+                kept += self._copied(source, own, types, inputs)
         gate = gate_iterations(kept)
         if gate is not None:
             kept.append(gate)
@@ -184,6 +165,35 @@ class _Cut:
         if not sizes:
             raise UnsupportedError("data decides when it ends")
         return found, SizedLoop(found).inlined(self._argument_types(found))
+
+    def _copied(self, source: NodeDef, own: set[str], types: dict[str, list[OutputType]], inputs: dict[str, None]
+                ) -> list[NodeDef]:
+        """A node as it is inside, behind the constants that it is the first to read.
+
+        Args:
+            own: names of the nodes inside.
+            types: of nodes inside; those of new ones are added.
+            inputs: tensors from outside; those that it reads are added.
+        """
+        node, constants = NodeDef(), list[NodeDef]()
+        node.CopyFrom(source)
+        node.attr.pop("_class", None)
+        node.name = self._own_name(node.name) if source in self._lists else node.name
+        node.input[:] = [t for t in (self._edge(t, own) for t in source.input) if t]
+        source_edges = [t for t in source.input if not t.startswith("^")]
+        for i, edge in enumerate(node.input):
+            if edge.startswith("^") or edge != source_edges[i] or producer_of(edge) in own:
+                continue
+            constant = self._small_constant(producer_of(edge))
+            if constant is None:
+                inputs[canonical_tensor(edge)] = None
+                continue
+            node.input[i] = self._own_name(constant.name)
+            if node.input[i] not in types:
+                constants.append(_constant_copy(node.input[i], constant))
+                types[node.input[i]] = self._types_of(constant.name)
+        types[node.name] = self._types_of(source.name)
+        return [*constants, node]
 
     def _edge(self, edge: str, own: set[str]) -> str:
         """An input of a node as it is inside: variables' values through an Enter, no control edges from outside."""

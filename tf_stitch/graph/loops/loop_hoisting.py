@@ -11,13 +11,13 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.iteration_gates import gate_iterations
 from tf_stitch.graph.loops.loop_cells import cells, constant, number_in, take_cell
@@ -193,14 +193,12 @@ class _Pushes:
         gone = self._chain(variable, push)
         pops: list[tuple[LoopFrame, NodeDef]] = []
         for reader in readers:
-            loop, its = self._loops[reader.name]
-            popped = next((v for v in its.all if v.enter.name == reader.name), None)
-            pop = None if popped is None else self._defs[producer_of(popped.back)]
-            if popped is None or pop is None or pop.op != "TensorListPopBack" or \
-                    any(self._read_by(exit_) for exit_ in popped.exits):
+            found = self._popped_by(reader)
+            if found is None:
                 return
+            popped, pop = found
             gone |= self._chain(popped, pop)
-            pops.append((loop, pop))
+            pops.append((self._loops[reader.name][0], pop))
         if not self._is_closed(gone, {pop.name for _, pop in pops}):
             return
         for loop, pop in pops:
@@ -209,6 +207,14 @@ class _Pushes:
         for user in {user.name: user for name in gone for user in self._users.get(name, ())}.values():
             user.input[:] = [t for t in user.input if producer_of(t) not in gone or user.name in gone]
         self.gone |= gone
+
+    def _popped_by(self, enter: NodeDef) -> tuple[LoopVariable, NodeDef] | None:
+        """The variable by which a loop goes on with a list, and the node that pops; None if it does more with it."""
+        variable = next((v for v in self._loops[enter.name][1].all if v.enter.name == enter.name), None)
+        if variable is None or any(self._read_by(exit_) for exit_ in variable.exits):
+            return None
+        pop = self._defs[producer_of(variable.back)]
+        return (variable, pop) if pop.op == "TensorListPopBack" else None
 
     def _read_by(self, node: NodeDef) -> list[NodeDef]:
         return [u for u in self._users.get(node.name, ()) if f"^{node.name}" not in u.input]

@@ -18,13 +18,13 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of, topological
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.loop_values import Number, TensorList, Value, Wire, fold, scalar
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.list_values import CREATORS, RULES, ListOp
 from tf_stitch.graph.loops.loop_change import LoopChange

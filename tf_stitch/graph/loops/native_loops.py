@@ -9,11 +9,11 @@ from dataclasses import replace
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.control_context import Context, control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
-from tf_stitch.graph.control_context import Context, control_contexts, frame_names
-from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.loops.enclosing_graph import EnclosingGraph
 from tf_stitch.graph.loops.lists_as_tensors import ListResult, StackedList

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.control_context import frame_names, truth_of
 from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
-from tf_stitch.graph.access_order import check_access_order
-from tf_stitch.graph.branch_entries import branch_entries, entries_without_import
-from tf_stitch.graph.branch_nodes import ASSIGNMENTS
-from tf_stitch.graph.branches import BRANCH, Branches, Sides, branches_of
-from tf_stitch.graph.control_context import frame_names, truth_of
+from tf_stitch.graph.branches.both_sides import BRANCH, Branches, Sides, branches_of
+from tf_stitch.graph.branches.branch_entries import branch_entries, entries_without_import
+from tf_stitch.graph.branches.branch_nodes import ASSIGNMENTS
+from tf_stitch.graph.branches.update_orders import earlier_accesses, is_read, touching
+from tf_stitch.graph.finish.access_order import check_access_order
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.update_orders import earlier_accesses, is_read, touching
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.pass_manager import PassResult
 
@@ -31,8 +31,8 @@ _SUM = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
 @dataclass(frozen=True)
 class BranchesToSelects:
     """On a GPU a branch asks the host, which waits for all work before it, and ends a region. Where both sides only
-    compute, as graph.branches says, and update variables - an optimizer behind a test of its gradients, or in every
-    fourth step - both are computed, and what a side that is not taken would assign is what the variable had.
+    compute (graph/branches/both_sides.py) and update variables - an optimizer behind a test of its gradients, or in
+    every fourth step - both are computed, and what a side that is not taken would assign is what the variable had.
     """
 
     name: str = "branches_to_selects"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.graph.controls import Controls
+from tf_stitch.frontend.tensorflow.own_ops import STITCH_OPS
+from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.loops.function_inlining import known_function
 from tf_stitch.graph.loops.functional_loops import lower_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
@@ -13,7 +14,6 @@ from tf_stitch.graph.loops.loop_hoisting import hoist
 from tf_stitch.graph.loops.loop_rows import list_rows
 from tf_stitch.graph.loops.loop_state import carry_state
 from tf_stitch.graph.loops.native_loops import native_loops
-from tf_stitch.graph.own_ops import STITCH_OPS
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.report.entries import LoopEntry

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
@@ -56,18 +58,30 @@ class RelaxConstants:
         for node in graph_def.node:
             if node.name in waits:
                 node.input[:] = [source for source in node.input if not source.startswith("^")]
-                continue
-            kept = [source for source in node.input if not (source.startswith("^") and source[1:] in passed)]
-            moved = [control for source in node.input
-                     if (name := producer_of(source)) in waits or (source.startswith("^") and name in passed)
-                     for control in behind(f"^{name}")]
-            read = {producer_of(source) for source in node.input if not source.startswith("^")}
-            present = {*kept, *(control for name in read & passed.keys() for control in behind(f"^{name}"))}
-            node.input[:] = [*kept, *(c for c in dict.fromkeys(moved) if c not in present)]
+            else:
+                node.input[:] = _inputs(node, waits, passed, behind)
         kept_nodes = [node for node in graph_def.node if node.name not in left]
         del graph_def.node[:]
         graph_def.node.extend(kept_nodes)
         return PassResult(state.with_graph(graph_def), True)
+
+
+def _inputs(node: NodeDef, waits: Container[str], passed: Mapping[str, list[str]],
+            behind: Callable[[str], tuple[str, ...]]) -> list[str]:
+    """The inputs of a node that waits for what stands behind constants and what is passed over.
+
+    Args:
+        waits: constants whose waits go.
+        passed: nodes that nobody waits for any more.
+        behind: what a wait for one of either means.
+    """
+    kept = [source for source in node.input if not (source.startswith("^") and source[1:] in passed)]
+    moved = [control for source in node.input
+             if (name := producer_of(source)) in waits or (source.startswith("^") and name in passed)
+             for control in behind(f"^{name}")]
+    read = {producer_of(source) for source in node.input if not source.startswith("^")}
+    present = {*kept, *(control for name in read & passed.keys() for control in behind(f"^{name}"))}
+    return [*kept, *(c for c in dict.fromkeys(moved) if c not in present)]
 
 
 def _left_behind(state: GraphState, maybe_dead: set[str]) -> set[str]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tf_stitch.graph.all_reduces import COLLECTIVE, all_reduces_in_streams
-from tf_stitch.graph.control_context import control_contexts, frame_names
-from tf_stitch.graph.controls import Controls
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
+from tf_stitch.graph.clustering.controls import Controls
+from tf_stitch.graph.passes.all_reduces import COLLECTIVE, all_reduces_in_streams
+from tf_stitch.graph.passes.sum_buckets import cut_into_buckets
 from tf_stitch.graph.state import GraphState
-from tf_stitch.graph.sum_buckets import cut_into_buckets
 from tf_stitch.pass_manager import PassResult
 
 
 @dataclass(frozen=True)
 class SumsInStreams:
-    """Makes TensorFlow's collective sums work in the devices' streams, as graph.all_reduces says, and cuts large ones
-    into buckets, as graph.sum_buckets does.
+    """Makes TensorFlow's collective sums work in the devices' streams, as all_reduces.py says, and cuts large ones
+    into buckets, as sum_buckets.py does.
 
     Attributes:
         controls: what the user lets be taken.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_VARIANT
 
+from tf_stitch.frontend.tensorflow.control_context import Context, context_of, control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
-from tf_stitch.graph.control_context import Context, context_of, control_contexts, frame_names
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult

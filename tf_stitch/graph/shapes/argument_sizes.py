@@ -13,17 +13,17 @@ from dataclasses import replace
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
+from tf_stitch.frontend.tensorflow.control_context import control_contexts, frame_names
 from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.size_names import parts
-from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.pruning import prune
-from tf_stitch.graph.rewired_import import rewired_import
 from tf_stitch.graph.shapes.given_sizes import GivenSizes
+from tf_stitch.graph.shapes.rewired_import import rewired_import
 from tf_stitch.graph.shapes.size_nodes import SizeExpression, SizeNodes, SizeSource, size_of
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.types import Dim, Symbol

@@ -5,14 +5,14 @@ matmul in a branch that is not taken, or in a loop of no trips, then says what t
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
 those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
-So does each size of a result of an op whose names are not believed (`doubted_sizes`); that op says nothing of its
-operands.
+So does each size of a result of an op whose names are not believed (`doubted_sizes`): numbers alone pass into it and
+out of it, so that what meets one of its results says nothing of another, nor of its operands.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
         parted = [node for node in partitions if _has_rows(node, types_of)]
-        unsure = [node for node in doubted if _has_unknown_sizes(node, types_of)]
+        unsure = doubted if any(_may_be_wrong(node, types_of) for node in doubted) else []
         if not cut and not parted and not unsure:
             return {}
         nodes = {node.name: node for node in graph_def.node}
@@ -81,15 +81,26 @@ def _has_rows(partition: NodeDef, types_of: TypesOf) -> bool:
     return rows is not None and numbers is not None and len(numbers) == 1
 
 
-def _has_unknown_sizes(node: NodeDef, types_of: TypesOf) -> bool:
-    return any(dims is None or any(dim < 0 for dim in dims) for _, dims in types_of(node.name))
+def _may_be_wrong(node: NodeDef, types_of: TypesOf) -> bool:
+    """Whether a doubted node may have names: a size of a result that it does not compute from numbers. What looks like
+    one may be a number that its name met elsewhere."""
+    sizes = [*(dims for _, _, dims in _operands(node, types_of)), *(dims for _, dims in types_of(node.name))]
+    return any(dims is None or any(dim < 0 for dim in dims) for dims in sizes)
+
+
+def _operands(node: NodeDef, types_of: TypesOf) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
+    """(place among the inputs, DataType, dimensions) of each tensor that a node reads and that has a type."""
+    for place, text in enumerate(node.input):
+        name, _, index = canonical_tensor(text).rpartition(":")
+        if not text.startswith("^") and int(index) < len(types := types_of(name)):
+            yield place, *types[int(index)]
 
 
 def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef],
                doubted: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
     """Each output of an entrance is a slice of its padded input, of a partition rows of its input, and of a doubted
-    node something from outside, by the name of `_part`: for inference alone. Of that nothing is known where the rank
-    is not."""
+    node a slice of its padded output, by the name of `_part`: for inference alone. Of that nothing is known where the
+    rank is not."""
     graph, data = GraphDef(), dict[str, str]()
     cut = {node.name for node in (*entrances, *partitions, *doubted)}
     graph.CopyFrom(graph_def)
@@ -102,38 +113,34 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
             _say_shape(graph, node)
         if node.name in cut:
             data[node.name] = node.input[0]
+    copies = {node.name: node for node in graph.node}
     for node in doubted:
+        for place, dtype, dims in _operands(node, types_of):
+            if copies[producer_of(node.input[place])].op != "Const" and dims != () and dtype not in _HANDLES:
+                operand = f"{node.name}/tfs_operand{place}"
+                _numbers_of(graph, operand, copies[node.name].input[place], dtype, dims)
+                copies[node.name].input[place] = operand
         for number, (dtype, dims) in enumerate(types_of(node.name)):
-            _known_sizes(graph, _part(node.name, number), dtype, dims)
-    unheard = {node.name for node in doubted}
-    for node in graph.node:
-        if node.name in unheard:
-            node.op, node.input[:] = "NoOp", [edge for edge in node.input if edge.startswith("^")]
-            node.attr.clear()
+            _numbers_of(graph, _part(node.name, number), f"{node.name}:{number}", dtype, dims)
     axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
     for node in partitions:
-        for number in range(node.attr["num_partitions"].i):
-            part = _part(node.name, number)
-            numbers = _given(graph, f"{part}/tfs_given", tf.int32.as_datatype_enum)
-            known = _add(graph, f"{part}/tfs_rows", "EnsureShape", [numbers], T=tf.int32)
-            graph.node[-1].attr["shape"].shape.dim.add(size=-1)
-            _add(graph, part, "GatherV2", [data[node.name], known, axis], Tparams=node.attr["T"].type,
-                 Tindices=tf.int32, Taxis=tf.int32)  # fmt: skip
+        _add_rows(graph, node, data[node.name], axis)
     for entrance in entrances:
         dtype, dims = types_of(entrance.name)[0]
-        parts = [_part(entrance.name, index) for index in range(len(types_of(entrance.name)))]
-        if dims is None:
-            for part in parts:
-                _given(graph, part, dtype)
-            continue
-        ends = {value: _constant(graph, f"{entrance.name}/tfs_{value}", np.full(len(dims), value, np.int32))
-                for value in (-1, 1)}  # fmt: skip
-        pads = _constant(graph, f"{entrance.name}/tfs_pads", np.ones((len(dims), 2), np.int32))
-        padded = _add(graph, f"{entrance.name}/tfs_padded", "Pad", [data[entrance.name], pads], T=dtype,
-                      Tpaddings=tf.int32)  # fmt: skip
-        for part in parts:
-            _add(graph, part, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
+        for number in range(len(types_of(entrance.name))):
+            _numbers_of(graph, _part(entrance.name, number), data[entrance.name], dtype, dims)
     return graph
+
+
+def _add_rows(graph: GraphDef, partition: NodeDef, data: str, axis: str) -> None:
+    """Each output of a partition: some rows of its input."""
+    for number in range(partition.attr["num_partitions"].i):
+        part = _part(partition.name, number)
+        numbers = _given(graph, f"{part}/tfs_given", tf.int32.as_datatype_enum)
+        known = _add(graph, f"{part}/tfs_rows", "EnsureShape", [numbers], T=tf.int32)
+        graph.node[-1].attr["shape"].shape.dim.add(size=-1)
+        _add(graph, part, "GatherV2", [data, known, axis], Tparams=partition.attr["T"].type, Tindices=tf.int32,
+             Taxis=tf.int32)  # fmt: skip
 
 
 def _part(entrance: str, index: int) -> str:
@@ -159,16 +166,19 @@ def _given(graph: GraphDef, name: str, dtype: int) -> str:
     return name
 
 
-def _known_sizes(graph: GraphDef, name: str, dtype: int, dims: Sequence[int] | None) -> None:
-    """A node of which the numbers among `dims` are known, and no names."""
+def _numbers_of(graph: GraphDef, name: str, tensor: str, dtype: int, dims: Sequence[int] | None) -> None:
+    """Adds a node with the numbers among a tensor's sizes, and none of their names.
+
+    Args:
+        dims: the tensor's, of which the rank alone counts; None has nothing known.
+    """
     if dims is None or dtype in _HANDLES:
         _given(graph, name, dtype)
         return
-    given = _given(graph, f"{name}/tfs_given", dtype)
-    _add(graph, name, "EnsureShape", [given], T=dtype)
-    graph.node[-1].attr["shape"].shape.SetInParent()
-    for dim in dims:
-        graph.node[-1].attr["shape"].shape.dim.add(size=max(dim, -1))
+    ends = {value: _constant(graph, f"{name}/tfs_{value}", np.full(len(dims), value, np.int32)) for value in (-1, 1)}
+    pads = _constant(graph, f"{name}/tfs_pads", np.ones((len(dims), 2), np.int32))
+    padded = _add(graph, f"{name}/tfs_padded", "Pad", [tensor, pads], T=dtype, Tpaddings=tf.int32)
+    _add(graph, name, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
 
 
 def _say_shape(graph: GraphDef, node: NodeDef) -> None:
@@ -212,35 +222,50 @@ def _named(nodes: Mapping[str, NodeDef], entrances: Sequence[NodeDef], inferred:
 
     Only names that have none yet get one: two names that a branch takes for one stay two outside of it.
     """
-    names: dict[int, int] = {}
+    names = _Names(nodes, inferred)
+    merges = [node for node in nodes.values() if node.op in MERGES]
+    while sum(names.hand_on(node) for node in (*entrances, *merges)):  # all of them, each time
+        pass
+    return {name: [(dtype, shape and tuple(map(names.of, shape))) for dtype, shape in types]
+            for name, types in inferred.items()}  # fmt: skip
 
-    def named(dim: int) -> int:
-        while dim in names:
-            dim = names[dim]
+
+class _Names:
+    """Which names of sizes are others."""
+
+    def __init__(self, nodes: Mapping[str, NodeDef], inferred: Mapping[str, Types]) -> None:
+        self._nodes, self._inferred = nodes, inferred
+        self._names: dict[int, int] = {}
+
+    def of(self, dim: int) -> int:
+        """What a size is called."""
+        while dim in self._names:
+            dim = self._names[dim]
         return dim
 
-    def dims(tensor: str) -> tuple[int, ...]:
-        name, _, index = canonical_tensor(tensor).rpartition(":")
-        types = inferred.get(name, [])
-        return (types[int(index)][1] or ()) if int(index) < len(types) else ()
+    def hand_on(self, node: NodeDef) -> bool:
+        """Gives the sizes of an entrance or a Merge the names that its inputs have; whether one is new."""
+        inputs = [i for i in node.input if not i.startswith("^")][:None if node.op in MERGES else 1]
+        back = [self._dims(i) for i in inputs if _op(self._nodes, i) in NEXT_ITERATIONS]
+        shapes = [self._dims(i) for i in inputs if _op(self._nodes, i) not in NEXT_ITERATIONS]
+        before = len(self._names)
+        for _, shape in self._inferred.get(node.name, []):
+            for axis, dim in enumerate(shape or ()):
+                theirs, again = self._at(axis, shapes), self._at(axis, back) - {dim}  # a trip keeps it
+                name = theirs.pop()
+                is_free = dim < -1 and dim not in self._names
+                if is_free and name < -1 and name != dim and not theirs and again <= {name}:
+                    self._names[dim] = name
+        return len(self._names) > before
 
-    merges = [node for node in nodes.values() if node.op in MERGES]
-    changed = True
-    while changed:
-        changed = False
-        for node in (*entrances, *merges):
-            inputs = [i for i in node.input if not i.startswith("^")][:None if node.op in MERGES else 1]
-            back = [dims(i) for i in inputs if _op(nodes, i) in NEXT_ITERATIONS]
-            shapes = [dims(i) for i in inputs if _op(nodes, i) not in NEXT_ITERATIONS]
-            for _, shape in inferred.get(node.name, []):
-                for axis, dim in enumerate(shape or ()):
-                    theirs = {named(s[axis]) if axis < len(s) else -1 for s in shapes}
-                    again = {named(s[axis]) if axis < len(s) else -1 for s in back} - {dim}  # a trip keeps it
-                    name = theirs.pop()
-                    if dim < -1 and dim not in names and name < -1 and name != dim and not theirs and again <= {name}:
-                        names[dim], changed = name, True
-    return {name: [(dtype, shape and tuple(map(named, shape))) for dtype, shape in types]
-            for name, types in inferred.items()}  # fmt: skip
+    def _at(self, axis: int, shapes: Sequence[tuple[int, ...]]) -> set[int]:
+        """Names of an axis; -1 where a shape has none."""
+        return {self.of(shape[axis]) if axis < len(shape) else -1 for shape in shapes}
+
+    def _dims(self, tensor: str) -> tuple[int, ...]:
+        name, _, index = canonical_tensor(tensor).rpartition(":")
+        types = self._inferred.get(name, [])
+        return (types[int(index)][1] or ()) if int(index) < len(types) else ()
 
 
 def _op(nodes: Mapping[str, NodeDef], tensor: str) -> str:

@@ -95,7 +95,7 @@ absl::Status Await(const Part& part, const SideStream& side) {
   return CudaStatus("cuStreamWaitEvent", Cuda().StreamWaitEvent(side.stream, ready, 0));
 }
 
-// What a node was called before its sum was cut into buckets (graph/sum_buckets.py).
+// What a node was called before its sum was cut into buckets (graph/passes/sum_buckets.py).
 std::string UsersNode(const std::string& name) { return name.substr(0, name.rfind("/tfs_bucket_")); }
 
 class Sums {

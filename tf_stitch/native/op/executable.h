@@ -90,7 +90,7 @@ struct Extents {
   Check refuse;  // why it must not run, "" if it may; null: it may
 };
 
-// Decodes and checks `words` (runtime/executable_format.py describes the encoding).
+// Decodes and checks `words` (placement/executable_format.py describes the encoding).
 // Returns "" or what is wrong; after an error `executable` must not be used.
 std::string Decode(const std::vector<std::int64_t>& words, const Extents& extents, Executable* executable);
 

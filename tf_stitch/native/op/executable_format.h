@@ -1,4 +1,4 @@
-// The words of an executable: codes, and records with what reads them. See tf_stitch/runtime/executable_format.py.
+// The words of an executable: codes, and records with what reads them. See tf_stitch/placement/executable_format.py.
 // Made by `python -m tf_stitch.native.executable_header`; edits are lost.
 #pragma once
 #include <cstdint>
