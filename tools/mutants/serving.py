@@ -8,7 +8,7 @@ OP = "tf_stitch/native/op"
 COPIES = "tests/native/test_first_copy.py"
 RELOADS = "tests/native/test_loaded_modules.py"
 OWN_NODES = "tests/native/test_fallback_function.py"
-SAVING = "tests/convert/test_saving_again.py"
+SAVING = "tests/convert/test_attaching.py"
 MEASURING = "tests/convert/test_measuring.py"
 
 MUTANTS = (
