@@ -20,6 +20,7 @@ def check(folder: Path, misses: int) -> ProfitabilityCheck:
     registry: Any = MagicMock()
     registry.cache.counts.return_value = {"hits": 1, "misses": misses, "corrupt": 0}
     registry.structure.return_value = "a structure"
+    registry.memory.why_not.return_value = ""
     return ProfitabilityCheck(StitchConfig(cache_dir=folder), registry, MagicMock(), str, tuple)
 
 
@@ -33,6 +34,19 @@ def test_only_a_cold_process_hands_its_verdict_to_the_first_call(tmp_path: Path,
     later = check(tmp_path, misses=0)
     assert later.recall(1, -1, key()) == Verdict(True, 2.0, 1.0, from_call)
     assert later.settle(1, -1, key(), Verdict(False, 1.0, 2.0), 99) == Verdict(True, 2.0, 1.0, from_call)
+
+
+def test_ops_that_take_too_much_memory_are_not_timed(tmp_path: Path) -> None:
+    """Unless a process has timed them before."""
+    limited = check(tmp_path, misses=0)
+    registry: Any = limited._registry
+    registry.memory.why_not.return_value = "they would take 9 MiB, the kernels 1 MiB"
+    assert limited.recall(0, -1, key()) == Verdict(False, 0.0, 0.0)
+    report: Any = limited._report
+    report.remark.assert_called_once_with("profitability", "0", "not timed against TensorFlow's ops: they would take 9 "
+                                          "MiB, the kernels 1 MiB")
+    limited.settle(0, -1, key(), MEASURED, 412)
+    assert limited.recall(0, -1, key()) == Verdict(True, 2.0, 1.0, 512)
 
 
 def test_who_measures_steps_is_told_what_gives_way(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tf_stitch.config import load_config
-from tf_stitch.native.bindings import OpLibrary, Verdict, load_op
+from tf_stitch.native.bindings import DeviceMemory, OpLibrary, Verdict, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.placement.executable_format import ABI_VERSION, Space, StepCode
@@ -111,7 +111,7 @@ class Regions:
             self._fallback[region] = fallback
         return region
 
-    def _on_build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
+    def _on_build(self, region: int, device: int, key: tuple[int, ...], memory: DeviceMemory) -> Sequence[int] | None:
         self.builds[region].append(key)
         return self._build[region](key)
 

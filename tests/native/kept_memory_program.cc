@@ -78,6 +78,17 @@ int main() {
     std::printf("given back after %d calls or less: %d, %d alive\n", 16, calls < 16, alive.load());
     room = 1000;
     Call(memory.get(), "with room", 100);
+    Say("lent", memory->Borrow(50));
+    Say("lent twice", memory->Borrow(50));
+    memory->Drop();
+    Say("dropped while it is lent", nullptr);
+    memory->Return();
+    Say("lent in vain", memory->Borrow(101));
+    Say("nothing to lend", memory->Borrow(1));
+    Call(memory.get(), "again after that", 100);
+    memory->Drop();
+    Say("dropped", nullptr);
+    std::printf("others: %d %d\n", Memory::IfAny(&one) == memory, Memory::IfAny(&two) == nullptr);
   }
   std::printf("at the end: %d alive\n", alive.load());
 

@@ -20,6 +20,14 @@ beyond the room: none, 0 alive
 new: 3 of 100, 1 alive
 given back after 16 calls or less: 1, 0 alive
 with room: 4 of 100, 1 alive
+lent: 4 of 100, 1 alive
+lent twice: none, 1 alive
+dropped while it is lent: none, 1 alive
+lent in vain: none, 0 alive
+nothing to lend: none, 0 alive
+again after that: 5 of 100, 1 alive
+dropped: none, 0 alive
+others: 1 1
 at the end: 0 alive
 threads: 0 together, some had it: 1, 0 alive
 """

@@ -272,8 +272,43 @@ def test_without_scratch_memory_it_falls_back_and_nothing_was_overwritten(region
     result = regions.call(region, [ramp()], [variable])[0]  # TensorFlow tries for ten seconds
     np.testing.assert_array_equal(result, np.arange(8) * 2)
     np.testing.assert_array_equal(variable, np.arange(8) + 1)
-    assert reasons == ["no scratch memory for the kernels of a region"]
+    assert reasons == ["no memory for the kernels of a region, which take 70368744177664 bytes of scratch memory and "
+                       "32 for results"]
     assert regions.library.region_fallbacks(region) == 1
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["own", "read"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["in_place", "fresh"])
+def test_whichever_allocation_fails_the_step_runs_once(regions: Regions, kernel: Symbols, fresh: bool, held: bool
+                                                       ) -> None:
+    """An output, two variables' values (copies of those in place that somebody has read), two segments of the arena."""
+    reasons = []
+
+    def fallback(call: FallbackCall) -> None:
+        reasons.append(call.reason)
+        call.set_output(0, call.inputs[0] + 1)
+        for i in (0, 1):
+            call.set_state(i, call.variables[i] + 1)
+
+    steps = [launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0))]
+    for i in (0, 1):
+        buffers = ((VARIABLE, i), (FRESH, i)) if fresh else ((VARIABLE, i),)
+        steps.append(launch(kernel("increment_to" if fresh else "increment"), *buffers))
+    words = executable([[8]], steps, arena=[256, 512], state=[(i, int(fresh)) for i in (0, 1)])
+    region = regions.add(lambda key: words, fallback)
+    variables = [tf.Variable(ramp()) for _ in (0, 1)]
+    allocations = 5 if fresh or held else 3
+    for after in range(allocations + 2):
+        values = [v.read_value() for v in variables] if held else []
+        regions.library.fail_allocation(after)
+        np.testing.assert_array_equal(regions.call(region, [ramp()], variables)[0], ramp() + 1)
+        for v in variables:
+            np.testing.assert_array_equal(v, ramp() + after + 1)
+        for value in values:
+            np.testing.assert_array_equal(value, ramp() + after)
+    regions.library.fail_allocation(-1)
+    assert len(reasons) == allocations
+    assert len(set(reasons)) == 1
 
 
 def test_failing_fallback_names_its_error(regions: Regions) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
@@ -26,6 +27,7 @@ from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.passes.context import PassContext
 from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.placement.executable import Executable
+from tf_stitch.placement.memory_profile import MemoryProfile, memory_profile
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import plan_region
@@ -61,6 +63,11 @@ class CompiledRegion:
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
     own: Sequence[Rendered] = ()
     resources: dict[str, KernelResources] = field(default_factory=dict)
+
+    @cached_property
+    def memory(self) -> MemoryProfile:
+        """Who is in the arena, and when."""
+        return memory_profile(self.buffers)
 
 
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:

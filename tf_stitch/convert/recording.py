@@ -11,7 +11,7 @@ from tf_stitch.errors import ConvertError
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.shape_family import Shapes
-from tf_stitch.native.bindings import OpLibrary, Verdict
+from tf_stitch.native.bindings import DeviceMemory, OpLibrary, Verdict
 from tf_stitch.native.fallback_call import FallbackCall
 
 _FIRST = 1 << 40
@@ -42,7 +42,7 @@ class Recorder:
         """From now on the op asks this one."""
         library.set_callbacks(self._build, self._fallback_subgraph, self._fallback, self)
 
-    def _build(self, number: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
+    def _build(self, number: int, device: int, key: tuple[int, ...], memory: DeviceMemory) -> Sequence[int] | None:
         region, shapes = number - self.first, Key.parse(key).shapes
         self.seen.setdefault(region, [])
         if shapes not in self.seen[region]:

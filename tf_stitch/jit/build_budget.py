@@ -11,6 +11,16 @@ from typing import Any
 Wait = Callable[[Collection[Future[Any]], float], object]
 
 
+_POLL_SECONDS = 0.2
+"""Ctrl-C reaches a thread between two waits."""
+
+
+def wait_long(build: Future[Any]) -> None:
+    """Returns when a build has ended."""
+    while not build.done():
+        wait((build,), _POLL_SECONDS)
+
+
 class BuildBudget:
     """One for each graph, for all its shapes. Thread-safe: a second in which several regions wait counts once, and one
     in which none waits does not count.

@@ -58,11 +58,19 @@ class ProfitabilityCheck:
         name = self._key(region, device, key)
         known = self._known(name)
         if known is None or self._is_measured_again(name, known):
-            return None
+            return self._unmeasured(region, device, key)
         self._add(region, device, key, known, recalled=True)
         if known.prefers_fallback:
             self._gave_way(known.from_call, True)
         return known
+
+    def _unmeasured(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
+        """Kernels that stay since TensorFlow's ops take too much memory to be timed; None: they may be timed."""
+        why = self._registry.memory.why_not((region, device, Key.parse(key)))
+        if not why:
+            return None
+        self.not_timed(region, why)
+        return Verdict(False, 0.0, 0.0)
 
     def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict, call: int) -> Verdict:
         """As `recall`, of a region that was measured before call number `call`: an equal region's verdict, if there is

@@ -134,8 +134,13 @@ class RegionBuilder:
         forced by names."""
         return format_graph(replace(graph, name="")) if self._config.templates else anonymous_text(graph)
 
-    def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
-        """An executable for a graph without symbols, and whether one of its equals had it (F13)."""
+    def for_numbers(self, place: PlacedRegion, graph: TensorGraph,
+                    planned: Callable[[Executable], None] = lambda executable: None) -> tuple[Built, bool]:
+        """An executable for a graph without symbols, and whether one of its equals had it (F13).
+
+        Args:
+            planned: is told of an executable whose kernels have yet to be built.
+        """
         identity = (self.text(graph), place.device, place.aligned, place.tf32, place.patterns)
         with self._lock:
             lock = self._locks.setdefault(identity, _BuildLock())
@@ -143,7 +148,7 @@ class RegionBuilder:
             built = self._built.get(identity)
             known = built is not None
             if built is None:
-                built = self._built[identity] = self._compile(place, graph)
+                built = self._built[identity] = self._compile(place, graph, planned)
             return built, known
 
     def as_before(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> Built | None:
@@ -338,7 +343,7 @@ class RegionBuilder:
             self._compiled[number] += 1
             return f"region_{number}_{self._compiled[number] - 1}"
 
-    def _compile(self, place: PlacedRegion, graph: TensorGraph) -> Built:
+    def _compile(self, place: PlacedRegion, graph: TensorGraph, planned: Callable[[Executable], None]) -> Built:
         without, stem = set[str](), self._new_stem(place.number)
         options = self._options(place, graph)
         target = target_of(options.device)
@@ -351,6 +356,7 @@ class RegionBuilder:
             options = self._options(place, graph, without)
             with collector_paused():
                 compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
+        planned(compiled.executable)
         self._say_what_copies(place, compiled)
         dump.compiled(compiled, options.device)
         start = time.perf_counter()

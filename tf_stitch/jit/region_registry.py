@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
@@ -18,9 +19,10 @@ from tf_stitch.errors import BindError, BuildPending, EmptyTensorError, StitchEr
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.jit.build_budget import BuildBudget
+from tf_stitch.jit.build_budget import BuildBudget, wait_long
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
+from tf_stitch.jit.fallback_memory import FallbackMemory
 from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
@@ -64,6 +66,7 @@ class RegionRegistry:
         self._executables: Counter[int] = Counter()
         self._recorded: dict[int, set[tuple[int, Key]]] = {}
         self._run: set[str] = set()
+        self.memory = FallbackMemory(lambda number, key: self.bound(number, key.shapes))
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
@@ -122,6 +125,7 @@ class RegionRegistry:
         for number in numbers:
             self._prebuilder.drop(number)
             self._builder.drop(number)
+            self.memory.drop(number)
         with self._lock:
             for number in numbers:
                 for kept in (self._regions, self._family_of, self._recorded, self._forms, self._loops,
@@ -206,7 +210,8 @@ class RegionRegistry:
         return self._prebuilder.beside(work)
 
     def build_later(self, number: int, device: int, key: Key, budget: BuildBudget | None = None) -> Built:
-        """As build, but in the background unless the program ends; while `budget` lasts it is waited for.
+        """As build, but in the background unless the program ends; while `budget` lasts it is waited for, and as
+        long as it takes where TensorFlow's own ops would take too much memory meanwhile.
 
         Raises:
             BuildPending: it is not built yet.
@@ -225,7 +230,13 @@ class RegionRegistry:
         if new:
             self._prebuilder.runs(number, device, key.shapes, key.traits)
         if budget is not None:
-            budget.wait(future)
+            if self.memory.has_to_wait((number, device, key), future):
+                why = self.memory.why_not((number, device, key))
+                self._report.remark("memory", f"region {number}", "its first step waits for its kernels, instead of "
+                                    f"TensorFlow's own ops meanwhile: {why}")
+                wait_long(future)
+            else:
+                budget.wait(future)
         if not future.done():
             raise BuildPending
         with self._lock:
@@ -255,6 +266,7 @@ class RegionRegistry:
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:
+                self.memory.planned((number, device, key), built.executable)
                 return built, True
             shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in key.shapes)
             log("shapes", f"region {number}: {shapes} came")
@@ -263,7 +275,8 @@ class RegionRegistry:
                 built = self._builder.as_before(place, key.shapes, family)
             if built is None:
                 with nullcontext() if is_beside_the_program() else self.activity.going_on():
-                    built, known = self._built(place, key.shapes, family)
+                    built, known = self._built(place, key, family)
+            self.memory.planned((number, device, key), built.executable)
             family.keep(key.shapes, built)
             return built, known
 
@@ -277,12 +290,15 @@ class RegionRegistry:
             self._family_of.get(number, set()).add(family)
         return place, family
 
-    def _built(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> tuple[Built, bool]:
+    def _built(self, place: PlacedRegion, key: Key, family: ShapeFamily[Built]) -> tuple[Built, bool]:
         """An executable that is compiled now, and whether an equal region has it already."""
+        shapes = key.shapes
         graph = _without_empty_tensors(place, shapes)
         family.observe(place.sizes(shapes))
         built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
-        return self._builder.for_numbers(place, graph) if built is None else (built, False)
+        if built is not None:
+            return built, False
+        return self._builder.for_numbers(place, graph, partial(self.memory.planned, (place.number, place.device, key)))
 
     @collector_paused()
     def _form(self, number: int) -> tuple[RegionGraph, str]:

@@ -65,7 +65,23 @@ SERIES_APART = 0.5
 """Seconds. Simulated, of a region of 0.5 ms and a machine that disturbs one of the forms for 0.3 s at a time: one of
 eight that are faster by a tenth was given up after 30 pairs in a row, one of a hundred after six series of five."""
 
-BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Bytes that a device's allocator has handed out, and that it may hand out at most; 0 and 0 where it does not
+    know, as TensorFlow's on CPUs by default."""
+
+    in_use: int = 0
+    limit: int = 0
+
+    @property
+    def free(self) -> int:
+        """Bytes that are left."""
+        return max(0, self.limit - self.in_use)
+
+
+BuildFunction = Callable[[int, int, tuple[int, ...], DeviceMemory], Sequence[int] | None]
+FallbackBytesFunction = Callable[[int, int, tuple[int, ...]], int]
 FallbackSubgraphFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
 LabelsFunction = Callable[[int, int, tuple[int, ...]], Mapping[int, str]]
@@ -185,10 +201,11 @@ class OpLibrary:
 
     def set_callbacks(self, build: BuildFunction, fallback_subgraph: FallbackSubgraphFunction,
                       fallback: FallbackFunction, verdicts: Verdicts | None = None,
-                      labels: LabelsFunction | None = None, left: LeftFunction | None = None, token: int = 0) -> None:
+                      labels: LabelsFunction | None = None, left: LeftFunction | None = None, token: int = 0,
+                      fallback_bytes: FallbackBytesFunction | None = None) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
-        `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
+        `build(region, device, key, memory)` returns an executable's words, or None for "use the fallback", or raises
         BuildPending to be asked again a little later, or BuildInterruptedError to be asked again a few times, half a
         second later at first. Any other exception in it counts as None; its message is FallbackCall.reason, as is that
         of an interruption. Ctrl-C ends `build` (see tf_stitch.interruption), which is asked again a little later.
@@ -203,16 +220,21 @@ class OpLibrary:
         executable, by their numbers; it is asked when a profiler is first there, and an exception in it counts as no
         names. `left(region)` is told, a little later, that on some device the last kernel is gone that ran a region.
 
+        `fallback_bytes(region, device, key)` says how many bytes the region's own nodes have alive at once, 0 if that
+        is unknown. It is asked about each executable; nodes are timed only where twice as much is free.
+
         Nodes name regions with `token`, unless it is 0: graphs that come from elsewhere do not know it.
         """
         library = self._library
 
-        def on_build(region: int, device: int, key: Any, n: int, result: int) -> int:
+        def on_build(region: int, device: int, key: Any, n: int, in_use: int, limit: int, result: int) -> int:
             try:
                 with interruptible():
-                    words = build(region, device, tuple(key[:n]))
+                    words = build(region, device, tuple(key[:n]), DeviceMemory(in_use, limit))
                 if words is None:
                     return 1
+                if fallback_bytes is not None:
+                    library.tfs_result_fallback_bytes(result, fallback_bytes(region, device, tuple(key[:n])))
                 array = (ctypes.c_int64 * len(words))(*words)
                 library.tfs_result_set(result, array, len(words))
                 return 0
@@ -361,6 +383,10 @@ class OpLibrary:
             apart: seconds from one series of timed calls to the next, at least.
         """
         self._library.tfs_enable_profitability_check(enabled, round(apart * 1e9))
+
+    def fail_allocation(self, after: int) -> None:
+        """Lets an allocation of kernels fail once, after this many that succeed; negative: none. For tests."""
+        self._library.tfs_fail_allocation(after)
 
     def native_fallbacks(self) -> list[tuple[int, str, int]]:
         """(region, reason, count) of fallbacks that did not go through Python."""

@@ -8,7 +8,8 @@ from typing import Any
 from tf_stitch.native.fallback_call import DIMS
 
 BUILD_CALLBACK = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
+    ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_int64,
+    ctypes.c_int64, ctypes.c_void_p
 )
 FALLBACK_SUBGRAPH_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
 FALLBACK_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
@@ -46,6 +47,8 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_result_set": (None, [c.c_void_p, DIMS, c.c_int64]),
         "tfs_label_set": (None, [c.c_void_p, c.c_int32, c.c_char_p]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
+        "tfs_fail_allocation": (None, [c.c_int64]),
+        "tfs_result_fallback_bytes": (None, [c.c_void_p, c.c_int64]),
         "tfs_stat": (c.c_int64, [c.c_int]),
         "tfs_visit_shapes": (None, [SHAPES_CALLBACK, c.c_void_p]),
         "tfs_serves": (c.c_int32, []),

@@ -11,6 +11,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.placement.arena import Lifetime
 from tf_stitch.placement.executable import BufferRef, Copy
 from tf_stitch.placement.executable_format import Space, StateMode
 from tf_stitch.placement.known_accesses import KnownAccesses
@@ -20,8 +21,8 @@ Work: TypeAlias = LoweredKernel | BoundCall
 
 @dataclass
 class BufferPlan:
-    """Where values live. `kernels` are the given ones, parameters updated in place marked so; kernels of one of the
-    `levels` may run at the same time.
+    """Where values live. `kernels` are the given ones, perhaps in another order, parameters updated in place marked so;
+    kernels of one of the `levels` may run at the same time.
 
     Attributes:
         updated: (output, input): the output's memory holds the input's value before all kernels, and is updated.
@@ -31,6 +32,7 @@ class BufferPlan:
         reused: values of the arena that are written over another that nobody reads later, and that other.
         arena: bytes of each segment.
         live_bytes: what the arena's values take at one time, at most.
+        lives: when each of these values is there, by the first value in its memory.
         accesses: of the kernels to their parameters.
     """
 
@@ -46,6 +48,7 @@ class BufferPlan:
     reused: dict[Node, Node] = field(default_factory=dict)
     arena: tuple[int, ...] = ()
     live_bytes: int = 0
+    lives: dict[Node, Lifetime] = field(default_factory=dict, repr=False, compare=False)
     writer: dict[Node, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     accesses: KnownAccesses = field(default_factory=KnownAccesses, repr=False, compare=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 WORTH_WAITING = 1 << 20
@@ -23,16 +23,19 @@ class Touch:
     nbytes: int | None = 0
 
 
-def concurrency_levels(kernels: Sequence[Sequence[Touch]]) -> list[int]:
+def concurrency_levels(kernels: Sequence[Sequence[Touch]], in_turn: Mapping[int, int] | None = None
+                       ) -> list[int]:
     """The level of each kernel: as soon as what it waits for has run; but one whose results take more memory than its
     operands would if they were kept until then (weights brought together, say) right before who waits for it.
 
     Args:
         kernels: what each touches, in an order in which they can run.
+        in_turn: kernels that also wait for an earlier one, and that one.
     """
     levels: list[int] = []
     after: list[list[int]] = [[] for _ in kernels]
-    for i, waits in enumerate(_waits_for(kernels)):
+    for i, waits in enumerate(waits_for(kernels)):
+        waits += [in_turn[i]] if in_turn and i in in_turn else []
         levels.append(max((levels[j] + 1 for j in waits), default=0))
         for j in waits:
             after[j].append(i)
@@ -48,7 +51,7 @@ def concurrency_levels(kernels: Sequence[Sequence[Touch]]) -> list[int]:
     return levels
 
 
-def _waits_for(kernels: Sequence[Sequence[Touch]]) -> list[list[int]]:
+def waits_for(kernels: Sequence[Sequence[Touch]]) -> list[list[int]]:
     """For each kernel those before it that write what it touches, or read what it writes."""
     reading: dict[Hashable, list[int]] = {}  # since it was written
     written: dict[Hashable, int] = {}

@@ -14,11 +14,12 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.placement.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.placement.buffer_plan import BufferPlan, Work
-from tf_stitch.placement.concurrency_levels import Touch, concurrency_levels
+from tf_stitch.placement.concurrency_levels import Touch
 from tf_stitch.placement.executable import ALIGNMENT, BufferRef, Copy
 from tf_stitch.placement.executable_format import Space, StateMode
 from tf_stitch.placement.in_place import reuse_operands, update_input, update_variable
 from tf_stitch.placement.liveness import needed
+from tf_stitch.placement.memory_order import order_steps
 
 SMALL_BYTES = 1 << 12
 """A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
@@ -56,8 +57,9 @@ def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[st
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, number[node.attrs.handle], copied, by_calls)
-    touches = [_touches(plan, kernel) for kernel in kernels]
-    plan.levels = concurrency_levels(touches) if packed else list(range(len(kernels)))
+    order = order_steps([_touches(plan, kernel) for kernel in kernels], {node for _, node in copies}, packed)
+    plan = replace(plan, kernels=[plan.kernels[i] for i in order.steps], levels=list(order.levels), writer={},
+                   readers={})
     reuse_operands(plan, {node for _, node in copies})
     return plan
 
@@ -135,23 +137,24 @@ def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
     times = list(needed(plan.kernels, plan.levels))
     for mine in times:
         for node, mode, first, last in mine:
-            memory = _memory_of(node, plan)
+            memory = memory_of(node, plan)
             if node in plan.place or (mode is k.Mode.READ and memory not in life):
                 continue
             life.setdefault(memory, []).extend((first, last))
     end = max((last for mine in times for _, _, _, last in mine), default=0)
     for node in copied:
-        if _memory_of(node, plan) in life:
-            life[_memory_of(node, plan)].append(end)
+        if memory_of(node, plan) in life:
+            life[memory_of(node, plan)].append(end)
     lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
                  for node, at in life.items()]
     arena = plan_arena(lifetimes)
     plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
-    plan.place.update({node: plan.place[_memory_of(node, plan)] for node in plan.reused})
+    plan.place.update({node: plan.place[memory_of(node, plan)] for node in plan.reused})
     plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)
+    plan.lives = dict(zip(life, lifetimes, strict=True))
 
 
-def _memory_of(node: Node, plan: BufferPlan) -> Node:
+def memory_of(node: Node, plan: BufferPlan) -> Node:
     """The first value in the memory of one of the arena."""
     while node in plan.reused:
         node = plan.reused[node]

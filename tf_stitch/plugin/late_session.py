@@ -111,7 +111,8 @@ class LateSession:
         session = Session(self._config, self._native, self._process)
         if self._native is not None:
             self._native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
-                                       session.profitability, session.labels, session.lifetimes.left, TOKEN)
+                                       session.profitability, session.labels, session.lifetimes.left, TOKEN,
+                                       session.fallback_bytes)
         return session
 
     def _forked(self) -> None:

@@ -51,7 +51,7 @@ from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.jit.step_store import StepStore
 from tf_stitch.messages import PATIENCE, say
-from tf_stitch.native.bindings import OpLibrary
+from tf_stitch.native.bindings import DeviceMemory, OpLibrary
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.failing_graph import failing_graph
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
@@ -318,12 +318,17 @@ class Session:
             say(f"{item.function}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
                   f"{milliseconds:.0f} ms")
 
-    def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
+    def fallback_bytes(self, region: int, device: int, key: tuple[int, ...]) -> int:
+        """Bytes that a region's own nodes take, where the device's memory is limited; 0 where that is not known."""
+        return self.registry.memory.own((region, device, Key.parse(key)))
+
+    def build(self, region: int, device: int, key: tuple[int, ...], memory: DeviceMemory) -> Sequence[int] | None:
         """Words of the executable for one signature, None to fall back for good.
 
         Raises:
             BuildInterruptedError: to fall back until the op asks again.
         """
+        self.registry.memory.saw(device, memory)
         try:
             return self._built(region, device, Key.parse(key)).words
         except BuildPending:

@@ -20,7 +20,7 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.stitch_plan import StitchPlan
-from tf_stitch.report.entries import BuildEntry, EdgeEntry, KernelEntry, LaunchEntry, TuneEntry
+from tf_stitch.report.entries import BuildEntry, EdgeEntry, KernelEntry, LaunchEntry, MemoryEntry, TuneEntry
 from tf_stitch.report.transposes import transposes_beside_convolutions
 from tf_stitch.report.without_kernel import without_kernel
 from tf_stitch.schedule.composition import Composition, compositions
@@ -63,7 +63,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, *calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes,
-                     compiled.executable.live_bytes, idle, _convolutions(compiled))
+                     compiled.executable.live_bytes, idle, _convolutions(compiled), _memory(compiled, own_names))
     numbers = _pattern_numbers(compiled.plan)
     predicted = {program: round(predict_us(program, device), 3)  # equal layers have equal programs
                  for program in {kernel.program for kernel in compiled.kernels}}
@@ -123,6 +123,15 @@ def tune_entry(tuning: Tuning, seconds: float) -> TuneEntry:
     """What tuning found for one pattern."""
     return TuneEntry(kernel=tuning.default.program.title[:60], **asdict(tuning.record()), failed=len(tuning.failed),
                      seconds=round(seconds, 3))
+
+
+def _memory(compiled: CompiledRegion, own_names: Mapping[str, str]) -> MemoryEntry:
+    profile = compiled.memory
+    held: Counter[str] = Counter()
+    for node, nbytes in profile.holders:
+        held[own_names.get(node.loc.node, node.loc.node)] += nbytes
+    results = sum(int(output.nbytes) for output in compiled.executable.outputs)
+    return MemoryEntry(list(profile.alive), profile.peak, held.most_common(), profile.least_bytes, results)
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

@@ -112,12 +112,24 @@ class RegionDump:
         self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
             f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
             for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
+        self._dump.write(f"{self._stem}.memory.txt", _memory_text(compiled))
         self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
 
 
 def _argument(node: Node, mode: Mode) -> str:
     """What a kernel or a call reads or writes."""
     return f"{mode.value} {node.kind.value} {node.type} ({node.loc})"
+
+
+def _memory_text(compiled: CompiledRegion) -> str:
+    """The arena over time, and each of its values with its life."""
+    buffers, profile = compiled.buffers, compiled.memory
+    lines = [f"arena {sum(buffers.arena)} bytes, alive at most {buffers.live_bytes}, in any order of the kernels at "
+             f"least {profile.least_bytes}",
+             f"alive at each time: {' '.join(map(str, profile.alive))}"]
+    lines += [f"{life.first} to {life.last}: {life.nbytes} bytes {node.kind.value} {node.type}  // {node.loc}"
+              for node, life in buffers.lives.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _plan_text(plan: StitchPlan, libraries: Sequence[Library]) -> str:

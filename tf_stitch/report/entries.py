@@ -237,6 +237,26 @@ class LaunchEntry:
 
 
 @dataclass(frozen=True)
+class MemoryEntry:
+    """Who is in the arena of an executable, and when. Bytes; times are those that lifetimes are counted in.
+
+    Attributes:
+        alive: at each time.
+        peak: the first time at which most are.
+        holders: TensorFlow nodes whose values are there at that time, and their bytes, the largest first; "" where a
+            value belongs to none.
+        least_bytes: that these kernels need at one time in whichever order they run.
+        results_bytes: of outputs, beside the arena.
+    """
+
+    alive: list[int]
+    peak: int
+    holders: list[tuple[str, int]]
+    least_bytes: int
+    results_bytes: int
+
+
+@dataclass(frozen=True)
 class BuildEntry:
     """One executable: a region for one shape signature.
 
@@ -246,6 +266,7 @@ class BuildEntry:
         live_bytes: of that, what has to be there at one time: no arena for these kernels could be smaller.
         without_kernel: why no kernel is theirs -> TensorFlow nodes of the region.
         convolutions: how many there are, and kernels beside them that do no more than transpose; "" without any.
+        memory: None where the kernels are those of other sizes.
     """
 
     region: int
@@ -259,6 +280,7 @@ class BuildEntry:
     live_bytes: int
     without_kernel: dict[str, list[str]]
     convolutions: str = ""
+    memory: MemoryEntry | None = None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ class MatmulRunner:
         self._device = device
         self._words: list[list[int]] = []
         self._library = load_op(load_config().cache_dir)
-        self._library.set_callbacks(lambda region, device, key: self._words[region], lambda region, reason: None, _fail)
+        self._library.set_callbacks(lambda region, device, key, memory: self._words[region],
+                                    lambda region, reason: None, _fail)
 
     def seconds(self, gemm: Gemm, repeats: int, calls: int) -> list[float]:
         """Of calls of an op that runs the matmul so many times, after the first ones.

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tf_stitch.config import load_config
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
-from tf_stitch.native.bindings import load_op
+from tf_stitch.native.bindings import DeviceMemory, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.placement.executable import BufferRef, Executable, HostLaunch, encode
 from tf_stitch.placement.executable_format import Space
@@ -79,7 +79,7 @@ def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         words = executable_words(compile_kernel(Path(folder)))
 
-    def build(region: int, device: int, key: tuple[int, ...]) -> Sequence[int]:
+    def build(region: int, device: int, key: tuple[int, ...], memory: DeviceMemory) -> Sequence[int]:
         return words
 
     def fallback(region: int, call: object) -> None:

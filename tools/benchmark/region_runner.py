@@ -32,7 +32,8 @@ class RegionRunner:
         self._cache = KernelCache(load_config().cache_dir)
         self._kernels = KernelLibrary(self._cache)
         self._library = load_op(load_config().cache_dir)
-        self._library.set_callbacks(lambda region, device, key: self._words[region], lambda region, reason: None, _fail)
+        self._library.set_callbacks(lambda region, device, key, memory: self._words[region],
+                                    lambda region, reason: None, _fail)
 
     def build(self, region: CompiledRegion) -> float:
         """Compiles its kernels; in how many seconds."""

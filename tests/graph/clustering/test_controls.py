@@ -222,13 +222,16 @@ def test_dump_has_every_stage(config: StitchConfig, tmp_path: Path) -> None:
     session.registry.build(0, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
     names = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert {"graph_0_test.imported.txt", "region_0_0.graph.0_bound.txt", "region_0_0.plan.txt",
-            "region_0_0.schedules.txt", "region_0_0.kernel_ir.txt", "region_0_0.source.c"} <= set(names)
+            "region_0_0.schedules.txt", "region_0_0.kernel_ir.txt", "region_0_0.memory.txt",
+            "region_0_0.source.c"} <= set(names)
     assert any(".graph.1_" in name for name in names), names
     texts = {name: (tmp_path / "dump" / name).read_text() for name in names}
     assert "Tanh" in texts["graph_0_test.imported.txt"]
     assert "region 0" in texts["graph_0_test.imported.txt"]
     assert "tanh" in texts["region_0_0.plan.txt"]
     assert "tanh(" in texts["region_0_0.kernel_ir.txt"]
+    assert re.match(r"arena \d+ bytes, alive at most \d+, in any order of the kernels at least \d+\n",
+                    texts["region_0_0.memory.txt"])
     assert re.match(r"kernel 0 in stitch_0, .* us predicted\n  computes .*Tanh", texts["region_0_0.schedules.txt"])
     assert "int stitch_0(" in texts["region_0_0.source.c"]
     assert re.search(r"= tfs_tanhf\(.*\);  // .*Tanh$", texts["region_0_0.source.c"], re.MULTILINE)

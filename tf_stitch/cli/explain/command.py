@@ -5,6 +5,7 @@
   tf_stitch explain /tmp/stitch --full               # every op; and draws explain.html
   tf_stitch explain /tmp/stitch --source=train.py:31 # what became of a line
   tf_stitch explain /tmp/stitch --why='*layer_norm*' # all that is known of some ops
+  tf_stitch explain /tmp/stitch --memory             # bytes alive over a step, and whose they are
   tf_stitch explain /tmp/stitch --measure            # times every kernel here, alone
   tf_stitch explain saved_model_folder --size=32
   tf_stitch explain graph.pb --device=h200
@@ -27,6 +28,7 @@ from absl import flags
 from tf_stitch.cli.commands import parse, wrong
 from tf_stitch.cli.explain.branch_text import branch_lines
 from tf_stitch.cli.explain.load import Document, load_document
+from tf_stitch.cli.explain.memory import memory_lines, region_memories
 from tf_stitch.cli.explain.page import write_page
 from tf_stitch.cli.explain.rows import Graph, graphs
 from tf_stitch.cli.explain.summary import summary
@@ -49,6 +51,9 @@ def _define() -> flags.FlagValues:
     text("graph", None, "only graphs whose names have this in them")
     text("html", None, "file for the drawing, a page that needs nothing else; explain.html with --full; empty: none")
     flags.DEFINE_boolean("full", False, "every graph, region, kernel and op", flag_values=values)
+    flags.DEFINE_boolean("memory", False, "instead of the list, memory of the kernels: the curve over a step, the "
+                         "layers and lines that hold most at its peak, and the least that any order would need",
+                         flag_values=values)
     flags.DEFINE_boolean("measure", False, "run every kernel by itself on this machine and tell its time",
                          flag_values=values)
     flags.DEFINE_integer("size", None, "analysis: stands for sizes known at run time only", lower_bound=1,
@@ -74,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
             return wrong("explain", problem)
         html = ("explain.html" if values.full else "") if values.html is None else values.html
         if html and not values.why:
-            write_page(found, Path(html))
+            write_page(found, Path(html), region_memories(document, found))
             print(f"drawn: {html}", file=sys.stderr)
         print("\n".join(_lines(document, found, values)).strip() )
     except StitchError as error:
@@ -107,6 +112,9 @@ def measured(document: Document) -> Iterator[str]:
 
 
 def _lines(document: Document, found: Sequence[Graph], values: flags.FlagValues) -> Iterator[str]:
+    if values.memory:
+        yield from memory_lines(region_memories(document, found))
+        return
     if values.why:
         for graph in found:
             yield from answers(graph, values.why)

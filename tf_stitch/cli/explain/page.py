@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tf_stitch.cli.explain.memory import RegionMemory, memory_section
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import kernel_line, micros, region_facts, times
 from tf_stitch.errors import StitchError
@@ -20,8 +21,8 @@ _PARTS = {"STYLE": "page.css", "CYTOSCAPE": "vendor/cytoscape.min.js", "DAGRE": 
           "LAYOUT": "layout.js", "SEARCH": "search.js", "SCRIPT": "page.js"}  # fmt: skip
 
 
-def write_page(graphs: Sequence[Graph], path: Path) -> None:
-    """Draws the graphs that have regions; where none has, all.
+def write_page(graphs: Sequence[Graph], path: Path, memories: Sequence[RegionMemory] = ()) -> None:
+    """Draws the graphs that have regions; where none has, all. And the memory of regions over a step.
 
     Raises:
         StitchError: there is no graph, or the file cannot be written.
@@ -33,6 +34,7 @@ def write_page(graphs: Sequence[Graph], path: Path) -> None:
     page = (_ASSETS / "page.html").read_text()
     for name, file in _PARTS.items():
         page = page.replace(f"@{name}@", (_ASSETS / file).read_text(), 1)
+    page = page.replace("@MEMORY@", memory_section(memories), 1)
     try:
         path.write_text(page.replace("@DATA@", data, 1))
     except OSError as error:

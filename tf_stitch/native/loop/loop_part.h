@@ -39,6 +39,7 @@ class LoopPart {
                            std::vector<std::int64_t> output_items) {
     Extents extents;
     extents.on_gpu = on_gpu;
+    extents.memory = MemoryOf(ctx);
     for (const InputRole& role : roles) extents.inputs.push_back(Bytes(role, ctx->input(role.input)));
     extents.output_items = std::move(output_items);
     return extents;

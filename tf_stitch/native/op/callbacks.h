@@ -37,6 +37,7 @@ class FallbackCall {
 // What Python answers to a build request.
 struct BuildResult {
   std::vector<std::int64_t> words;
+  std::int64_t fallback_bytes = 0;  // that the region's own nodes have alive at once; 0: nobody knows
   std::string error;
 };
 
@@ -50,8 +51,9 @@ struct FallbackSubgraphResult {
 };
 
 extern "C" {
+// `in_use`, `limit`: bytes that the device's allocator has handed out, and may hand out; 0 where it does not know.
 typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
-                            void* result);
+                            std::int64_t in_use, std::int64_t limit, void* result);
 // Before the region's own nodes run: `reason` says why in its place, "" because they are, or may be, faster.
 typedef int (*tfs_fallback_subgraph_fn)(std::int64_t region, const char* reason, void* result);
 typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);

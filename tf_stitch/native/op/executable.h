@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/cuda_driver.h"
+#include "op/device_memory.h"
 #include "op/executable_format.h"
 
 namespace tf_stitch {
@@ -84,6 +85,7 @@ struct Extents {
   std::vector<std::int64_t> output_items;  // of one element
   std::vector<std::int32_t> variable_types;
   bool on_gpu = false;
+  DeviceMemory memory;
   // Of words from a module: what they were before addresses took their places, so that no other number passes for an
   // address. Null: they come from Python, whose addresses are believed.
   const std::vector<std::int64_t>* references = nullptr;

@@ -6,6 +6,7 @@
 #include "cuda/cudnn_handles.h"
 #include "cuda/nccl_library.h"
 #include "loop/interruption.h"
+#include "op/allocation_faults.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
 #include "op/first_copy.h"
@@ -57,6 +58,11 @@ TFS_EXPORT void tfs_result_set(void* result, const std::int64_t* words, std::int
 TFS_EXPORT void tfs_result_error(void* result, const char* message) {
   static_cast<tf_stitch::BuildResult*>(result)->error = message;
 }
+TFS_EXPORT void tfs_result_fallback_bytes(void* result, std::int64_t bytes) {
+  static_cast<tf_stitch::BuildResult*>(result)->fallback_bytes = bytes;
+}
+
+TFS_EXPORT void tfs_fail_allocation(std::int64_t after) { tf_stitch::AllocationsToFailure().store(after); }
 
 TFS_EXPORT void tfs_label_set(void* labels, std::int32_t step, const char* label) {
   static_cast<std::vector<std::string>*>(labels)->at(step) = label;

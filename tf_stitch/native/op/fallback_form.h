@@ -8,6 +8,7 @@
 #include "op/named_error.h"
 #include "op/fallback_function.h"
 #include "op/region_runtime.h"
+#include "op/scratch.h"
 #include "op/variable_copies.h"
 #include "op/variables.h"
 
@@ -99,6 +100,7 @@ class FallbackForm {
   // `reason`: why the kernels cannot run; "": they are not built yet.
   absl::Status Fallback(const RegionCall& call, std::string reason) {
     call.variables->Unlock();
+    DropKept(call);
     const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes(reason);
     if (nodes != nullptr) {
       bool ran = false;
@@ -111,10 +113,20 @@ class FallbackForm {
   }
 
  private:
+  // The nodes may need memory that kernels keep between calls.
+  static void DropKept(const RegionCall& call) {
+    if (const auto kept = KeptTensors::IfAny(call.placement.stream)) kept->Drop();
+  }
+
   // Takes unlocked variables.
   absl::Status RunUnseen(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
     const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     if (nodes == nullptr) return absl::UnavailableError("");
+    if (!MemoryOf(call.ctx).Fits(slot.fallback_bytes)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("they would take ", slot.fallback_bytes, " bytes, more than half of what is free"));
+    }
+    DropKept(call);
     std::vector<tensorflow::Tensor> inputs, outputs;
     TF_RETURN_IF_ERROR(UnseenInputs(call, *nodes, &inputs));
     bool ran = false;

@@ -15,13 +15,18 @@ template <typename Piece>
 class KeptMemory {
  public:
   static std::shared_ptr<KeptMemory> Of(const void* stream) {
-    static auto* const mutex = new std::mutex;
-    static auto* const all = new std::map<const void*, std::weak_ptr<KeptMemory>>;
-    const std::lock_guard<std::mutex> lock(*mutex);
-    std::weak_ptr<KeptMemory>& known = (*all)[stream];
+    const std::lock_guard<std::mutex> lock(Registry().mutex);
+    std::weak_ptr<KeptMemory>& known = Registry().all[stream];
     std::shared_ptr<KeptMemory> memory = known.lock();
     if (memory == nullptr) known = memory = std::make_shared<KeptMemory>();
     return memory;
+  }
+
+  // As Of; null where nobody keeps memory.
+  static std::shared_ptr<KeptMemory> IfAny(const void* stream) {
+    const std::lock_guard<std::mutex> lock(Registry().mutex);
+    const auto known = Registry().all.find(stream);
+    return known == Registry().all.end() ? nullptr : known->second.lock();
   }
 
   // So many bytes, or more: those who come in turns find the same piece, as large as the largest wanted. The caller alone
@@ -44,6 +49,25 @@ class KeptMemory {
     return &*piece_;
   }
 
+  // What others keep, for a caller that keeps nothing: else its own memory would lie beside what nobody uses. A piece that
+  // is too small goes, so that there is room for the caller's; then, or if another thread has it, null.
+  const Piece* Borrow(std::int64_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (taken_ || !piece_.has_value()) return nullptr;
+    if (bytes > bytes_) {
+      piece_.reset();
+      return nullptr;
+    }
+    taken_ = true;
+    return &*piece_;
+  }
+
+  // Frees what is kept, unless somebody has it: others need memory that nobody uses between calls.
+  void Drop() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!taken_) piece_.reset();
+  }
+
   void Return() {
     const std::lock_guard<std::mutex> lock(mutex_);
     taken_ = false;
@@ -51,6 +75,16 @@ class KeptMemory {
 
  private:
   static constexpr int kCallsBetween = 16;  // for which there was room
+
+  struct ByStream {
+    std::mutex mutex;
+    std::map<const void*, std::weak_ptr<KeptMemory>> all;
+  };
+
+  static ByStream& Registry() {
+    static auto* const registry = new ByStream;
+    return *registry;
+  }
 
   template <typename Allocate>
   bool Renew(std::int64_t bytes, Allocate allocate) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cuda/cuda_driver.h"
+#include "op/allocation_faults.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/statusor.h"
 #include "xla/stream_executor/stream.h"
@@ -30,6 +31,7 @@ inline absl::Status CudaStatus(const char* call, CUresult code) {
 // Memory of `placement`, also for an op that runs on a GPU while this is the CPU.
 inline absl::Status AllocateTemp(tensorflow::OpKernelContext* ctx, const Placement& placement, tensorflow::DataType type,
                                  const tensorflow::TensorShape& shape, tensorflow::Tensor* tensor) {
+  TF_RETURN_IF_ERROR(PlantedFault());
   tensorflow::AllocatorAttributes attributes;
   attributes.set_on_host(!placement.on_gpu);
   return ctx->allocate_temp(type, shape, tensor, attributes);

@@ -31,6 +31,7 @@ struct Slot {
   bool updates_state = false;
   std::vector<std::int32_t> variable_types;  // TensorFlow's DataType, as when it was built
   std::string reason;
+  std::int64_t fallback_bytes = 0;  // that the region's own nodes have alive at once; 0: nobody knows
   // Python builds it beside the program, for no `reason`, or is asked again for what was interrupted: until then the
   // region's own nodes run.
   bool pending = false;

@@ -39,7 +39,10 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
   BuildResult result;
   const auto n = static_cast<std::int64_t>(slot->key.size());
-  const int code = InItsOwnThread([&] { return callbacks.build(region_, device_, slot->key.data(), n, &result); });
+  const int code = InItsOwnThread([&] {
+    return callbacks.build(region_, device_, slot->key.data(), n, extents.memory.in_use, extents.memory.limit, &result);
+  });
+  slot->fallback_bytes = result.fallback_bytes;
   if (code == kBuildPending) {
     slot->pending = true;
     slot->ask_again = std::chrono::steady_clock::now() + kPatience;

@@ -223,6 +223,7 @@ class StitchOp final : public tensorflow::OpKernel {
   Extents ExtentsOf(OpKernelContext* ctx, const VariableSet& variables) const {
     Extents extents;
     extents.on_gpu = on_gpu_;
+    extents.memory = MemoryOf(ctx);
     for (int i = 0; i < num_inputs_; ++i) extents.inputs.push_back(ctx->input(i).TotalBytes());
     for (int i = 0; i < num_variables_; ++i) {
       extents.variables.push_back(variables.tensor(i).TotalBytes());
@@ -259,12 +260,41 @@ class StitchOp final : public tensorflow::OpKernel {
     return memory_.get();
   }
 
-  // Before anything runs: the region's own nodes may do without memory that the kernels alone would use. TensorFlow's
-  // message has sizes; reasons are counted by their text.
-  static absl::Status WithoutMemory(const absl::Status& status, bool* can_fall_back) {
+  // Memory of all that a run leaves: its outputs, and new values of variables, in the buffers of the old ones or others.
+  absl::Status AllocateResults(OpKernelContext* ctx, const Placement& placement, const Executable& executable,
+                               VariableSet* variables, absl::InlinedVector<Tensor, 4>* fresh, Buffers* buffers) const {
+    for (int i = 0; i < static_cast<int>(executable.outputs.size()); ++i) {
+      Tensor* output = nullptr;
+      TF_RETURN_IF_ERROR(PlantedFault());
+      TF_RETURN_IF_ERROR(ctx->allocate_output(i, TensorShape(executable.outputs[i]), &output));
+      buffers->outputs.push_back(output->data());
+    }
+    for (std::size_t i = 0; i < executable.state.size(); ++i) {
+      const StatePlan& plan = executable.state[i];
+      if (plan.fresh) {
+        TF_RETURN_IF_ERROR(VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &(*fresh)[i]));
+      } else {
+        TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
+      }
+      buffers->fresh.push_back((*fresh)[i].data());
+    }
+    return absl::OkStatus();
+  }
+
+  // Before anything runs: the region's own nodes may do without memory that the kernels alone would use, and get what is
+  // kept between calls. Reasons are counted by their text: TensorFlow's has other sizes in each call.
+  absl::Status WithoutMemory(const absl::Status& status, const Executable& executable, bool* can_fall_back) const {
     if (!absl::IsResourceExhausted(status)) return status;
     *can_fall_back = true;
-    return absl::ResourceExhaustedError("no scratch memory for the kernels of a region");
+    std::int64_t scratch = 0, results = 0;
+    for (const std::int64_t segment : executable.arena) scratch += segment;
+    for (std::size_t i = 0; i < executable.outputs.size(); ++i) {
+      std::int64_t bytes = tensorflow::DataTypeSize(output_type(static_cast<int>(i)));
+      for (const std::int64_t dim : executable.outputs[i]) bytes *= dim;
+      results += bytes;
+    }
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for the kernels of a region, which take ", scratch,
+                                                     " bytes of scratch memory and ", results, " for results"));
   }
 
   // `can_fall_back`: memory was missing or launching failed, and nothing that a second attempt reads was overwritten.
@@ -273,31 +303,19 @@ class StitchOp final : public tensorflow::OpKernel {
                        bool* can_fall_back) const {
     const Executable& executable = *slot.executable;
     Buffers buffers;
-    bool overwrites = false;
     for (int i = 0; i < num_inputs_; ++i) buffers.inputs.push_back(ctx->input(i).data());
-    for (int i = 0; i < static_cast<int>(executable.outputs.size()); ++i) {
-      Tensor* output = nullptr;
-      TF_RETURN_IF_ERROR(ctx->allocate_output(i, TensorShape(executable.outputs[i]), &output));
-      buffers.outputs.push_back(output->data());
-    }
     buffers.barriers = executable.barrier_memory.get();
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(runtime.context());
     absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
-    for (std::size_t i = 0; i < executable.state.size(); ++i) {
-      const StatePlan& plan = executable.state[i];
-      if (plan.fresh) {
-        const absl::Status made = VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]);
-        if (!made.ok()) return WithoutMemory(made, can_fall_back);
-      } else {
-        TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
-        overwrites = true;
-      }
-      buffers.fresh.push_back(fresh[i].data());
-    }
+    KeptTensors* const kept = Kept(placement, slot);
+    const auto others = on_gpu_ && kept == nullptr ? KeptTensors::IfAny(placement.stream) : nullptr;
     Scratch scratch;  // until all is enqueued
-    const absl::Status had = scratch.Allocate(ctx, placement, executable, Kept(placement, slot), &buffers);
-    if (!had.ok()) return WithoutMemory(had, can_fall_back);
+    absl::Status had = AllocateResults(ctx, placement, executable, variables, &fresh, &buffers);
+    if (had.ok()) had = scratch.Allocate(ctx, placement, executable, kept, others.get(), &buffers);
+    if (!had.ok()) return WithoutMemory(had, executable, can_fall_back);
+    const bool overwrites = std::any_of(executable.state.begin(), executable.state.end(),
+                                        [](const StatePlan& plan) { return !plan.fresh; });
 
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
     for (const Update& update : executable.updated) {

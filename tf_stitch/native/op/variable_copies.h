@@ -13,8 +13,9 @@
 
 namespace tf_stitch {
 
-// Bytes of all copies of a call, at most: nodes that write more are not timed.
-constexpr std::int64_t kMostCopied = std::int64_t{256} << 20;
+// Bytes of all copies of a call, at most: nodes that write more are not timed. Where memory is limited, as on GPUs, a
+// program takes hardly more for it; elsewhere the check has mattered more, for kernels of CPUs.
+constexpr std::int64_t kMostCopied = std::int64_t{256} << 20, kMostCopiedOfLimited = std::int64_t{4} << 20;
 
 // Replaces the handles among `inputs`, those of the op, that have these numbers by handles of copies. The variables are
 // locked, and the last inputs. `context` is current to the stream of a GPU.
@@ -30,7 +31,8 @@ inline absl::Status CopyVariables(tensorflow::OpKernelContext* ctx, const Placem
     }
     bytes += variables.tensor(number - first).TotalBytes();
   }
-  if (bytes > kMostCopied || !HasRoomFor(ctx, bytes)) {
+  const bool limited = MemoryOf(ctx).known();
+  if (bytes > (limited ? kMostCopiedOfLimited : kMostCopied) || !HasRoomFor(ctx, bytes)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("it writes variables, and copies of these would take ", bytes, " bytes"));
   }

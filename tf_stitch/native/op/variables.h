@@ -129,6 +129,7 @@ class VariableSet {
 
   static absl::Status AllocateLike(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& like,
                                    tensorflow::Tensor* tensor, const tensorflow::AllocationAttributes& allocation = {}) {
+    TF_RETURN_IF_ERROR(PlantedFault());
     tensorflow::AllocatorAttributes attributes;  // those of TensorFlow's own variable buffers
     attributes.set_gpu_compatible(true);
     attributes.set_nic_compatible(true);
