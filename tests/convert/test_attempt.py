@@ -34,13 +34,14 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             return {"y": tf.tanh(x @ self.kernel) + x}
 
     module = Wide()
-    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.serve)
     usual, load = load_config().cache_dir, conversion.load_op
     monkeypatch.setattr(conversion, "load_op", lambda _, portable: load(usual, portable))
     monkeypatch.setenv("TF_STITCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(attempt, "slower_regions", lambda *_: set())
 
-    def convert(*flags: str, auto: float, region: float) -> dict[str, Any]:
+    def convert(*flags: str, auto: float, region: float, scale: float = 1.0) -> dict[str, Any]:
+        module.kernel.assign(module.kernel * scale)
+        tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.serve)
         timed = {"auto": auto, "region": region, "ops": 1.0}
         scopes: list[str] = []
         form = attempt.form_regions
@@ -67,7 +68,13 @@ def test_the_faster_scope_is_written_and_the_next_conversion_knows(converted: Ca
     assert first["counts"]["library_calls"] == 1
     assert "serving_default took 0.70 of the original's time a call when it was timed" in first["remarks"]
     again = converted(auto=0.1, region=0.7)
-    assert (again["tried"], again["scope"]) == (["region"], "region")
+    assert (again["tried"], again["scope"]) == (["auto", "region"], "region")
+    assert again["remarks"] == first["remarks"]
+
+
+def test_models_that_differ_in_weights_have_one_verdict(converted: Callable[..., Any]) -> None:
+    assert converted(auto=0.9, region=0.7)["scope"] == "region"
+    assert converted(auto=0.1, region=0.7, scale=1.5)["scope"] == "region"
 
 
 def test_all_matmuls_have_to_gain_something(converted: Callable[..., Any]) -> None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert import conversion, paths
 from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
+from tf_stitch.convert.folder import LIBRARY
 from tf_stitch.convert.paths import CERTIFICATE, MANIFEST, ORIGINAL, OWN_FOLDER
 
 Make = Callable[[str], Path]
@@ -166,10 +171,41 @@ def test_inputs_that_the_model_cannot_take(models: Make, tmp_path: Path, capsys:
     assert "--input_shapes gives s 2 dimensions; the model has 1" in said
 
 
+class LayersInModule(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [keras.layers.Dense(4), keras.layers.LayerNormalization()]
+        for layer, width in zip(self.layers, (16, 4), strict=True):
+            layer.build((None, width))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 16], name="x")])
+    def serve(self, x: Any) -> dict[str, Any]:
+        return {"y": self.layers[1](self.layers[0](x))}
+
+
+def test_a_model_that_no_session_restores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what is advised then converts."""
+    model, out = LayersInModule(), tmp_path / "outputs" / "out"
+    out.parent.mkdir()
+    tf.saved_model.save(model, str(tmp_path / "module"), signatures={"serving_default": model.serve})
+    said = refused(capsys, tmp_path / "module", out, "--nomeasure")
+    assert "no session restores its variable" in said
+    assert "only tf.saved_model.load runs the model" in said
+    archive = keras.export.ExportArchive()
+    for layer in model.layers:
+        archive.track(layer)
+    archive.add_endpoint("serve", lambda x: model.serve(x), input_signature=[tf.TensorSpec([None, 16], name="x")])
+    archive.write_out(str(tmp_path / "archive"), verbose=False)
+    assert main([f"--input_dir={tmp_path / 'archive'}", f"--output_dir={out}", "--nomeasure",
+                 "--input_ranges=batch=3:4"]) == OK
+
+
 def test_flags_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["--output_dir=x"], ["--input_dir=x"], ["--input_dir=x", "--output_dir=y", "z"], ["--inputdir=x"],
                  ["--input_dir=x", "--output_dir=y", "--tolerance=nan"],
-                 ["--verify_only=x", "--input_dir=y"]):
+                 ["--verify_only=x", "--input_dir=y"], ["--verify_only=x", "--copy_library"],
+                 ["--input_dir=x", "--dry_run", "--copy_library"],
+                 ["--input_dir=x", "--dry_run", "--buckets=batch=1,2", "--input_ranges=batch=1:2"]):
         assert main(argv) == USAGE, argv
         assert "--help says more" in capsys.readouterr().err
 
@@ -181,6 +217,21 @@ def test_flags_that_make_no_sense_for_the_model(flag: str, models: Make, tmp_pat
     assert main([f"--input_dir={models('keras')}", f"--output_dir={tmp_path / 'out'}", flag]) == USAGE
     assert "--help says more" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_library_comes_with_the_model_for_all_to_read(models: Make, tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main([f"--input_dir={models('keras')}", f"--output_dir={out}", "--nomeasure", "--buckets=batch=3,5",
+                 "--copy_library"]) == OK
+    said = capsys.readouterr().out
+    copy = out / LIBRARY
+    assert f"load it after tf.load_op_library({str(copy)!r})" in said
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o644
+    tf.load_op_library(str(copy))
+    assert "in a server that batches: max_batch_size { value: 5 } allowed_batch_sizes: [3, 5]" in said
+    assert [one["x"] for one in json.loads((out / OWN_FOLDER / MANIFEST).read_text())["shapes"]["serve"]] == [
+        [3, 16], [5, 16]]
 
 
 def test_help_tells_every_flag_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

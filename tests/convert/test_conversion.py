@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,19 @@ def test_shapes_without_kernels_run_the_region_s_own_nodes(models: Callable[[str
     assert said["runs"] == 0
     assert said["fallbacks"] > 0
     assert said["stderr"].count("no kernels were built for these shapes") == 1
+    assert f"[tf_stitch] {converted('keras')}: region " in said["stderr"]
+    assert re.search(r"runs TensorFlow's own ops for .*\[5,32\]", said["stderr"])
+    assert "PredictCost" not in said["stderr"]
+
+
+def test_counts_are_by_model_and_shape(models: Callable[[str], Path], converted: Callable[[str], Path],
+                                       use: Callable[..., dict[str, Any]]) -> None:
+    for rows, column, total in ((3, 3, "runs"), (5, 4, "fallbacks")):
+        said = use(models("keras"), converted("keras"), **inputs("keras", rows))
+        assert {model for model, *_ in said["shapes"]} == {str(converted("keras"))}
+        assert all(f"[{rows}," in shape for _, _, shape, *_ in said["shapes"])
+        assert sum(one[column] for one in said["shapes"]) == said[total] > 0
+        assert sum(one[7 - column] for one in said["shapes"]) == 0
 
 
 def test_kernels_whose_hash_is_wrong_are_refused(models: Callable[[str], Path], converted: Callable[[str], Path],

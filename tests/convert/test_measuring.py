@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -29,6 +30,34 @@ def test_the_ratio_is_the_second_s_time_to_the_first_s(monkeypatch: pytest.Monke
     assert 2.0 < ratio < 4.0
 
 
+def test_equal_signatures_have_one_time() -> None:
+    renamed = Signature("same", (Value("other", "other:0", tf.float32, (None,)),), ())
+    wider = Signature("wider", (Value("x", "x:0", tf.float32, (None, 2)),), ())
+    others = {"b": ["tanh"], "wider": ["softmax"], "a": ["softmax"], "same": ["softmax"]}
+    logs = {"a": [math.log(0.5), math.log(2.0)], "same": [math.log(0.25)], "b": [math.log(0.9)], "wider": [0.0]}
+    times = measuring._of_equals([A, B, renamed, wider], logs, others)
+    assert times == pytest.approx({"a": 0.25 ** (1 / 3), "same": 0.25 ** (1 / 3), "b": 0.9, "wider": 1.0})
+
+
+def test_times_that_hardly_differ_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: 0.0, perf_counter=lambda: now[0]))
+
+    def taking(seconds: float) -> Callable[[Any], None]:
+        calls.append(0)
+
+        def call(_: Any) -> None:
+            calls[-1] += 1
+            now[0] += seconds
+
+        return call
+
+    calls: list[int] = []
+    assert measuring._relative(taking(1.0), taking(1.01), None, 9.0) == pytest.approx(1.01)
+    assert measuring._relative(taking(1.0), taking(1.5), None, 9.0) == pytest.approx(1.5)
+    assert calls == [0, measuring.MORE_PAIRS * 2 + 4, 0, measuring.PAIRS * 2 + 4]
+
+
 def test_it_ends_when_its_time_is_over() -> None:
     calls: list[int] = []
     measuring._relative(lambda inputs: calls.append(1), lambda inputs: calls.append(2), None, 0.0)
@@ -45,7 +74,9 @@ def test_of_each_signature_the_first_and_the_last_shape_are_timed() -> None:
     ({}, set()),
     ({(0, 1): Verdict(False, 10, 20), (1, 1): Verdict(True, 20, 10)}, {1}),
     ({(0, 1): Verdict(True, 20, 18), (0, 2): Verdict(False, 50, 90)}, set()),  # over both shapes it gains
-    ({(0, 1): Verdict(True, 90, 50), (0, 2): Verdict(False, 18, 20)}, {0})])
+    ({(0, 1): Verdict(True, 90, 50), (0, 2): Verdict(False, 18, 20)}, {0}),
+    ({(2, 1): Verdict(True, 20, 18), (3, 1): Verdict(False, 10, 19)}, set()),  # 2 and 3 are equal
+    ({(2, 1): Verdict(True, 20, 10), (3, 1): Verdict(False, 10, 11)}, {2, 3})])
 def test_regions_that_lose_over_their_shapes_are_given_up(verdicts: dict[Any, Verdict], lost: set[int],
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     class Fake:
@@ -70,8 +101,10 @@ def test_regions_that_lose_over_their_shapes_are_given_up(verdicts: dict[Any, Ve
     monkeypatch.setattr(measuring, "rewritten", lambda *_: None)
     monkeypatch.setattr(measuring, "loaded_draft", lambda *_: Fake())
     monkeypatch.setattr(measuring, "_run", lambda *_: None)
+    monkeypatch.setattr(measuring, "anonymous_text", str)
+    rewritings = [SimpleNamespace(regions=[SimpleNamespace(graph=graph) for graph in "abcc"], fallbacks=[])]
     none = cast(Any, None)
-    assert slower_regions(none, [], none, [], [], cast(Any, library), none) == lost
+    assert slower_regions(none, cast(Any, rewritings), none, [], [], cast(Any, library), none) == lost
     assert calls == ["connect", "check True", "check False", "clear"]
 
 

@@ -9,6 +9,7 @@ from tf_stitch.convert.sizes import (
     Asked,
     check_names,
     named_dims,
+    parse_buckets,
     parse_ranges,
     parse_shapes,
     shapes_of,
@@ -82,3 +83,18 @@ def test_there_are_not_too_many_combinations() -> None:
     assert len(shapes) == MOST_SHAPES
     assert shapes[-1] == {"mask": (32, 5), "x": (32, 32, 16)}
     assert f"kernels for {MOST_SHAPES} of 1024 combinations" in remarks[-1]
+
+
+def test_buckets_are_a_grid_of_single_sizes() -> None:
+    asked = Asked({}, parse_ranges(["mask_1=5"]), parse_buckets(["batch=8,1,8", "x_1 = 64, 128"]))
+    shapes, remarks = shapes_of(SIGNATURE, asked)
+    assert [one["x"] for one in shapes] == [(1, 64, 16), (1, 128, 16), (8, 64, 16), (8, 128, 16)]
+    assert remarks == []
+
+
+@pytest.mark.parametrize("text", ["batch", "batch=", "batch=1:8", "batch=0,8", "batch=1,,8", "=1"])
+def test_buckets_that_are_none(text: str) -> None:
+    with pytest.raises(ConvertFlagError, match="write --buckets=batch=1,8,32"):
+        parse_buckets([text])
+    with pytest.raises(ConvertFlagError, match="--buckets names bacth"):
+        check_names([SIGNATURE], Asked({}, {}, {"bacth": (1,)}))

@@ -7,7 +7,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.convert.paths import GRAPH_FILE
 from tf_stitch.convert.saved_model import Model
-from tf_stitch.convert.stored_runs import StoredScope, StoredShapes, StoredVerdicts, Verdicts
+from tf_stitch.convert.stored_runs import StoredScope, StoredShapes, StoredVerdicts, Verdicts, identity_of
 
 VERDICTS = Verdicts([1, 3], {"serve": 0.5})
 
@@ -19,7 +19,7 @@ def model(tmp_path: Path) -> Model:
 
 
 def kept(model: Model, *circumstances: str) -> StoredVerdicts:
-    return StoredVerdicts(model.path / "cache", model, circumstances)
+    return StoredVerdicts(model.path / "cache", identity_of(model), circumstances)
 
 
 def test_verdicts_are_found_again(model: Model) -> None:
@@ -49,7 +49,7 @@ def test_shapes_are_found_again_until_the_variables_are_others(model: Model) -> 
     seen = {3: [((2, 4), ()), ((5, 4), ())], 4: []}
 
     def shapes() -> StoredShapes:
-        return StoredShapes(model.path / "cache", model, ["a"])
+        return StoredShapes(model.path / "cache", identity_of(model), ["a"])
 
     assert shapes().recall() is None
     shapes().keep(seen)
@@ -62,28 +62,28 @@ def test_shapes_are_found_again_until_the_variables_are_others(model: Model) -> 
 
 @pytest.mark.parametrize("text", [b"", b"{}x", b"[1]", b'[["x", []]]', b"[[1, [[1]]]]", b"\xff"])
 def test_shapes_that_make_no_sense_are_seen_anew(model: Model, text: bytes) -> None:
-    one = StoredShapes(model.path / "cache", model, [])
+    one = StoredShapes(model.path / "cache", identity_of(model), [])
     one._cache.put(one._key, ".json", text)
     assert one.recall() is None
     assert one._cache.get(one._key, ".json") is None
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(model: Model) -> None:
-    one = StoredVerdicts(Path("/proc/sys/cache"), model, [])
+    one = StoredVerdicts(Path("/proc/sys/cache"), "a", [])
     one.keep(VERDICTS)
 
 
 def test_the_scope_is_found_again(model: Model) -> None:
-    one = StoredScope(model.path / "cache", model, ["a"])
+    one = StoredScope(model.path / "cache", identity_of(model), ["a"])
     assert one.recall() is None
     one.keep("region")
     assert one.recall() == "region"
-    assert StoredScope(model.path / "cache", model, ["b"]).recall() is None
+    assert StoredScope(model.path / "cache", identity_of(model), ["b"]).recall() is None
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'"everything"', b"\xff"])
 def test_a_scope_that_makes_no_sense_is_tried_anew(model: Model, text: bytes) -> None:
-    one = StoredScope(model.path / "cache", model, [])
+    one = StoredScope(model.path / "cache", identity_of(model), [])
     one._cache.put(one._key, ".json", text)
     assert one.recall() is None
     assert one._cache.get(one._key, ".json") is None

@@ -1,6 +1,8 @@
 """Calls signatures of two SavedModels on the same inputs, with the op library and nothing else of tf_stitch.
 
-    use_model.py OP_LIBRARY ONE OTHER INPUTS.npz        prints {"worst": {signature: ...}, "runs": n, "fallbacks": n}
+    use_model.py OP_LIBRARY ONE OTHER INPUTS.npz
+
+Prints {"worst": {signature: ...}, "runs": n, "fallbacks": n, "shapes": [[model, region, shape, runs, fallbacks], ...]}.
 """
 
 from __future__ import annotations
@@ -37,4 +39,10 @@ for name, signature in one.signatures.items():
         worst[name] = max(worst.get(name, 0.0), difference)
 counts = ctypes.CDLL(OP_LIBRARY).tfs_stat
 counts.restype = ctypes.c_int64
-print(json.dumps({"worst": worst, "runs": counts(0), "fallbacks": counts(3)}))
+shapes: list[tuple[str, int, str, int, int]] = []
+VISIT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64,
+                         ctypes.c_int64)
+visit = VISIT(lambda _, model, region, shape, runs, fallbacks:
+              shapes.append((model.decode(), region, shape.decode(), runs, fallbacks)))
+ctypes.CDLL(OP_LIBRARY).tfs_visit_shapes(visit, None)
+print(json.dumps({"worst": worst, "runs": counts(0), "fallbacks": counts(3), "shapes": shapes}))

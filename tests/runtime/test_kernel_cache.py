@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -93,6 +94,12 @@ def test_the_folder_is_private(tmp_path: Path) -> None:
     cache = KernelCache(shared)
     assert cache.folder != shared, "others may have planted binaries"
     assert "other users" in str(cache.problem)
+
+
+def test_a_copy_of_an_entry_can_be_read_by_all(tmp_path: Path) -> None:
+    """A server that runs as another user loads a copy of the op library; its mode goes with it."""
+    entry = KernelCache(tmp_path / "new").put("k", ".so", b"machine code")
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o755
 
 
 def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

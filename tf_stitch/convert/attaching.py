@@ -1,7 +1,8 @@
 """Makes a SavedModel load its module: as an asset that is read when the model is initialized, by whichever loader.
 
-TensorFlow 2 restores objects: one more is a resource whose `_initialize` reads the asset. Sessions, and TensorFlow's C
-API, run the graph's initialization, which gets one more op.
+TensorFlow 2 restores objects: one more is a resource whose `_initialize` reads the asset. It has what TensorFlow wants
+of a resource that is saved again, with the model or with another around it. Sessions, and TensorFlow's C API, run the
+graph's initialization, which gets one more op.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 
 ASSET = "tf_stitch_module"
 OPS = ("StitchOp", "StitchStateOp", "StitchModule")
-_INITIALIZER = "__inference__tf_stitch_initialize"
+_INITIALIZER, _CREATOR = "__inference__tf_stitch_initialize", "__inference__tf_stitch_create"
 _PATH, _LOAD, _INIT = "tf_stitch_module_path", "tf_stitch_load_module", "tf_stitch_init"
 _INIT_SIGNATURE, _INIT_COLLECTION = "__saved_model_init_op", "saved_model_main_op"
 
@@ -33,7 +34,7 @@ def attach_module(meta: MetaGraphDef, file: str, digest: str) -> None:
     asset = _add_asset(meta, file)
     _add_to_initialization(meta, digest)
     if meta.HasField("object_graph_def"):
-        meta.graph_def.library.function.append(_initializer(digest))
+        meta.graph_def.library.function.extend([_initializer(digest), _creator()])
         _add_object(meta, asset)
     known = {op.name for op in meta.meta_info_def.stripped_op_list.op}
     for name in OPS:
@@ -90,35 +91,50 @@ def _load_node(name: str, path: str, digest: str) -> NodeDef:
 
 def _initializer(digest: str) -> FunctionDef:
     """() -> 1, for the path as a captured tensor."""
-    function = FunctionDef()
-    signature = function.signature
-    signature.name, signature.is_stateful = _INITIALIZER, True
-    signature.input_arg.add(name="path", type=DT_STRING)
-    signature.output_arg.add(name="done", type=DT_INT32)
-    signature.control_output.append("load")
+    function = _returning_one(_INITIALIZER, after="load")
+    function.signature.is_stateful = True
+    function.signature.input_arg.add(name="path", type=DT_STRING)
+    function.signature.control_output.append("load")
     function.node_def.append(_load_node("load", "path", digest))
-    one = function.node_def.add(name="one", op="Const", input=["^load"])
-    one.attr["dtype"].type = DT_INT32
-    one.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1, tf.int32))
-    function.ret["done"] = "one:output:0"
     function.control_ret["load"] = "load"
     return function
 
 
+def _creator() -> FunctionDef:
+    """() -> 1, which stands for the resource's handle: nodes name the module by its digest."""
+    return _returning_one(_CREATOR)
+
+
+def _returning_one(name: str, after: str = "") -> FunctionDef:
+    """
+    Args:
+        after: the node that comes before the result.
+    """
+    function = FunctionDef()
+    function.signature.name = name
+    function.signature.output_arg.add(name="done", type=DT_INT32)
+    one = function.node_def.add(name="one", op="Const", input=[f"^{after}"] if after else [])
+    one.attr["dtype"].type = DT_INT32
+    one.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1, tf.int32))
+    function.ret["done"] = "one:output:0"
+    return function
+
+
 def _add_object(meta: MetaGraphDef, asset: int) -> None:
-    """A child of the root: a resource that reads the asset when the model is loaded."""
+    """A child of the root: a resource that reads the asset when the model is loaded. The asset is its child, so that it
+    is saved with it."""
     objects = meta.object_graph_def
     first = len(objects.nodes)
     path = objects.nodes.add()
     path.asset.asset_file_def_index = asset
-    function = objects.nodes.add()
-    function.bare_concrete_function.concrete_function_name = _INITIALIZER
+    for name in (_INITIALIZER, _CREATOR):
+        objects.nodes.add().bare_concrete_function.concrete_function_name = name
+        concrete = objects.concrete_functions[name]
+        concrete.canonicalized_input_signature.CopyFrom(nested_structure_coder.encode_structure(((), {})))
+        concrete.output_signature.CopyFrom(nested_structure_coder.encode_structure(tf.TensorSpec((), tf.int32, "done")))
+    objects.concrete_functions[_INITIALIZER].bound_inputs.append(first)
     resource = objects.nodes.add()
     resource.resource.device = ""
-    resource.children.add(node_id=first + 1, local_name="_initialize")
-    objects.nodes[0].children.add(node_id=first + 2, local_name=ASSET)
-    concrete = objects.concrete_functions[_INITIALIZER]
-    concrete.bound_inputs.append(first)
-    concrete.canonicalized_input_signature.CopyFrom(nested_structure_coder.encode_structure(((), {})))
-    concrete.output_signature.CopyFrom(nested_structure_coder.encode_structure(tf.TensorSpec((), tf.int32, "done")))
-
+    for place, name in enumerate(("path", "_initialize", "_create_resource")):
+        resource.children.add(node_id=first + place, local_name=name)
+    objects.nodes[0].children.add(node_id=first + 3, local_name=ASSET)

@@ -18,7 +18,7 @@ from tf_stitch.convert.progress import Progress
 from tf_stitch.convert.recording import Recorder
 from tf_stitch.convert.rewriting import NEVER_RAN
 from tf_stitch.convert.running import Loaded
-from tf_stitch.convert.stored_runs import StoredScope, StoredShapes, StoredVerdicts, Verdicts
+from tf_stitch.convert.stored_runs import StoredScope, StoredShapes, StoredVerdicts, Verdicts, identity_of
 from tf_stitch.frontend.tensorflow.matmul_scope import TOO_LARGE
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.native.bindings import OpLibrary
@@ -72,20 +72,23 @@ class Trials:
         Which is faster depends on what lies between matmuls, the library, and the processors."""
         options, task = self.options, self.task
         if options.scope != AUTO or not options.measure or any(target.on_gpu for target in task.targets):
-            return self._attempt(options.scope)
-        stored = StoredScope(self.config.cache_dir, task.model, [repr(_shapes_of_cases(task))])
+            return self._attempt(self._plan(options.scope))
+        plan = self._plan(AUTO)
+        stored = StoredScope(self.config.cache_dir, plan.structure(), [repr(_shapes_of_cases(task))])
         known = stored.recall()
         if known is not None:
-            return self._attempt(known)
-        found = self._attempt(AUTO)
+            return self._attempt(plan if known == AUTO else self._plan(known))
+        found = self._attempt(plan)
         if any(TOO_LARGE in why for r in found.plan.rewritings for why in r.left_out.values()):
-            other = self._attempt(ALL_MATMULS)
+            other = self._attempt(self._plan(ALL_MATMULS))
             found = other if other.time < GAIN * found.time else found
         stored.keep(found.plan.scope)
         return found
 
-    def _attempt(self, scope: str) -> Attempt:
-        plan = form_regions(self.task, replace(self.config, scope=scope), self.progress)
+    def _plan(self, scope: str) -> Plan:
+        return form_regions(self.task, replace(self.config, scope=scope), self.progress)
+
+    def _attempt(self, plan: Plan) -> Attempt:
         wanted = self._shapes_of_regions(plan)
         attempt = Attempt(plan, self._build(plan, wanted))
         self._give_up(attempt)
@@ -94,7 +97,7 @@ class Trials:
     def _shapes_of_regions(self, plan: Plan) -> dict[int, list[Shapes]]:
         """The shapes that each region runs with; where nothing ran, it is given up."""
         task = self.task
-        stored = StoredShapes(self.config.cache_dir, task.model, [*(case.digest() for case in task.cases),
+        stored = StoredShapes(self.config.cache_dir, identity_of(task.model), [*(case.digest() for case in task.cases),
                                                                   *plan.digests()])
         seen = stored.recall()
         if seen is None:
@@ -137,8 +140,8 @@ class Trials:
         if not self.options.measure or on_cpu is None or not on_cpu.built:
             return
         plan, task, places = attempt.plan, self.task, attempt.plan.places
-        stored = StoredVerdicts(self.config.cache_dir, task.model, [
-            repr(_shapes_of_cases(task)), *plan.digests(), *on_cpu.sources])
+        stored = StoredVerdicts(self.config.cache_dir, plan.structure(), [
+            repr(_shapes_of_cases(task)), *on_cpu.sources])
         known = stored.recall()
         if known is None:
             known = self._time(plan, on_cpu)

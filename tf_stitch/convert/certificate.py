@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tf_stitch.errors import ConvertError
 
 _NO_PYTHON = "Could not find callback with key="
 """What TensorFlow says of PyFunc in another process."""
+_NO_VARIABLE = re.compile("Could not find variable ([^ ]+?)\\.")
+"""What TensorFlow says of a variable that nothing has initialized."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ def run_original(original: Loaded, signature: Signature, case: Case) -> dict[str
         if _NO_PYTHON in said:
             raise ConvertError(f"the original model cannot run {_where(case)}: it calls Python code (tf.py_function or "
                                "tf.numpy_function), which a SavedModel does not hold. Save it without") from None
+        if missing := _NO_VARIABLE.match(said):
+            raise ConvertError(f"the original model cannot run {_where(case)}: no session restores its variable "
+                               f"{missing[1]}. TensorFlow saves Keras 3's layers so where a tf.Module has them: only "
+                               "tf.saved_model.load runs the model, and neither the C API nor a server does. Save it "
+                               "by keras.export.ExportArchive, which tracks the layers, or by model.export") from None
         raise ConvertError(f"the original model cannot run {_where(case)}: {said}. Give shapes by --input_shapes, or "
                            "real inputs by --samples") from None
 

@@ -8,8 +8,9 @@ Look first what would be converted, then convert, then check the result where it
   tf_stitch convert --verify_only=converted
 
 Shapes. Kernels are for certain shapes. Where the model leaves a dimension open, --input_ranges=batch=1:32 says which
-sizes get kernels, and --input_shapes=x=batch,128 gives dimensions their names and sizes. Every other shape runs the
-model's own TensorFlow ops: it works, and is not faster.
+sizes get kernels, and --input_shapes=x=batch,128 gives dimensions their names and sizes; --buckets=batch=1,8,32 names
+single sizes. A line says which shapes have kernels, another what to tell a server that batches. Every other shape runs
+the model's own TensorFlow ops: it works, and is not faster.
 
 Devices. --target=cpu builds for x86-64, AVX2 and AVX-512; --target=cpu,cuda:sm_90 for GPUs of that kind and later, too.
 
@@ -58,6 +59,8 @@ def _define() -> flags.FlagValues:
     flags.DEFINE_multi_string("input_ranges", [], "sizes of a named dimension that get kernels, as batch=1:32; the "
                               "first dimension of an input is named batch, others input_1, input_2, ... unless "
                               "--input_shapes names them; may be repeated", flag_values=values)
+    flags.DEFINE_multi_string("buckets", [], "sizes of a named dimension that get kernels, one by one, as "
+                              "batch=1,8,32; several flags make a grid; may be repeated", flag_values=values)
     text("samples", "", "file of real inputs, .npz (arrays named input or signature/input) or TFRecord of "
          "tf.train.Example; the converted model has kernels for their shapes and is checked on them")
     flags.DEFINE_enum("scope", "auto", ["auto", "ops", "region"], "what regions hold: memory-intensive ops alone, all "
@@ -65,6 +68,8 @@ def _define() -> flags.FlagValues:
     flags.DEFINE_float("tolerance", 1.0, "factor on the bounds that outputs have to keep to (float32: 1e-4, relative "
                        "to the value and the mean magnitude)", lower_bound=0.0, flag_values=values)
     text("report", "", "file for the report, JSON: what became of each node, times, the certificate")
+    flags.DEFINE_boolean("copy_library", False, "put the op library, which a server loads, into --output_dir, for all "
+                         "to read", flag_values=values)
     text("op_library", "", "shared libraries of custom ops that the model uses, with commas between")
     flags.DEFINE_boolean("dry_run", False, "only say what would be converted", flag_values=values)
     flags.DEFINE_boolean("overwrite", False, "replace --output_dir if it exists", flag_values=values)
@@ -111,6 +116,12 @@ def _check(values: flags.FlagValues) -> None:
     Raises:
         flags.Error: a flag is missing, or two contradict each other.
     """
+    if values.copy_library and (values.dry_run or values.verify_only):
+        raise flags.Error("--copy_library needs a conversion")
+    doubly = {text.partition("=")[0].strip() for text in values.buckets} & \
+        {text.partition("=")[0].strip() for text in values.input_ranges}
+    if doubly:
+        raise flags.Error(f"--buckets and --input_ranges both name {', '.join(sorted(doubly))}")
     if values.verify_only:
         if values.input_dir or values.output_dir:
             raise flags.Error("--verify_only takes no --input_dir and no --output_dir")
@@ -134,9 +145,10 @@ def _run(values: flags.FlagValues) -> int:
     import tensorflow as tf
 
     from tf_stitch.convert.conversion import DifferenceError, convert
+    from tf_stitch.convert.folder import copy_library
     from tf_stitch.convert.options import Options
     from tf_stitch.convert.progress import Progress
-    from tf_stitch.convert.sizes import Asked, parse_ranges, parse_shapes
+    from tf_stitch.convert.sizes import Asked, parse_buckets, parse_ranges, parse_shapes
     from tf_stitch.native.bindings import load_op
     from tf_stitch.native.build import STITCH_OP, build_library, is_portable
 
@@ -146,7 +158,7 @@ def _run(values: flags.FlagValues) -> int:
         except (OSError, tf.errors.OpError) as error:
             raise ConvertError(f"--op_library={library} cannot be loaded: {error}") from None
     config = replace(load_config(), enabled=False)
-    asked = Asked(parse_shapes(values.input_shapes), parse_ranges(values.input_ranges))
+    asked = Asked(parse_shapes(values.input_shapes), parse_ranges(values.input_ranges), parse_buckets(values.buckets))
     if values.verify_only:
         return _verify(Path(values.verify_only), Path(values.samples) if values.samples else None)
     options = Options(
@@ -163,11 +175,14 @@ def _run(values: flags.FlagValues) -> int:
     for remark in outcome.remarks:
         print(f"note: {remark}")
     print(outcome.coverage)
+    print(*outcome.sizes, sep="\n")
     if not values.dry_run:
         print(f"{options.target}: {len(outcome.checked)} runs like the original")
         library = load_op(config.cache_dir).path  # another one only where this process had it before
         if not is_portable(STITCH_OP, library):
             library = build_library(STITCH_OP, config.cache_dir, portable=True)
+        if values.copy_library:
+            library = copy_library(library, options.target)
         print(f"load it after tf.load_op_library({str(library)!r}), or a copy of that file")
     return OK
 

@@ -17,6 +17,7 @@ from tensorflow.python.saved_model import fingerprinting_utils
 from tf_stitch.config import StitchConfig
 from tf_stitch.convert.attaching import ASSET, attach_module
 from tf_stitch.convert.attempt import Attempt, Trials
+from tf_stitch.convert.built_sizes import built_sizes, size_lines
 from tf_stitch.convert.certificate import Checked, check, document, failure
 from tf_stitch.convert.coverage import Coverage, coverage
 from tf_stitch.convert.draft import rewritten
@@ -45,12 +46,14 @@ class Converted:
     """What became of a model.
 
     Attributes:
+        sizes: lines that say which shapes have kernels.
         checked: by the certificate; none of a dry run.
         document: the report.
     """
 
     coverage: Coverage
     remarks: tuple[str, ...]
+    sizes: tuple[str, ...]
     checked: tuple[Checked, ...]
     document: Mapping[str, Any]
 
@@ -191,7 +194,8 @@ def _manifest(attempt: Attempt, module: Module, file: str, data: bytes) -> dict[
             "targets": [{"name": k.target.name, "levels": {str(n): text for n, text in k.target.levels.items()},
                          "compiler": f"NVRTC {nvrtc_version()}" if k.target.on_gpu else compiler_version()}
                         for k in attempt.kernels],
-            "scope": plan.scope, "signatures": [s.name for s in plan.task.signatures],
+            "shapes": built_sizes(plan.task.cases), "scope": plan.scope,
+            "signatures": [s.name for s in plan.task.signatures],
             "regions": ir_hashes([r for rewriting in plan.rewritings for r in rewriting.regions])}
 
 
@@ -203,9 +207,11 @@ def _outcome(options: Options, attempt: Attempt, checked: Sequence[Checked], pro
     nodes = {r.body.name: {"left": {n.name: r.left_out[n.name] for n in r.body.graph_def.node if n.name in r.left_out},
                            "regions": [list(region.members) for region in r.regions]} for r in plan.rewritings}
     report = {"tf_stitch": __version__, "source": str(options.source), "target": str(options.target),
-              "scope": plan.scope, "coverage": str(covered), "counts": covered.as_json(), "remarks": remarks,
+              "shapes": built_sizes(plan.task.cases), "scope": plan.scope,
+              "coverage": str(covered), "counts": covered.as_json(), "remarks": remarks,
               "functions": nodes,
               "seconds": {name: round(s, 3) for name, s in progress.seconds.items()},
               "certificate": document(checked, options.tolerance)}
-    return Converted(covered, tuple(remarks), tuple(checked), report)
+    sizes = size_lines(plan.task.signatures, built_sizes(plan.task.cases))
+    return Converted(covered, tuple(remarks), tuple(sizes), tuple(checked), report)
 

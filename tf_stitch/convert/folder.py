@@ -13,6 +13,7 @@ from pathlib import Path
 from google.protobuf.message import EncodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tf_stitch.atomic_file import write_atomically
 from tf_stitch.child_process import run_at_the_end
 from tf_stitch.convert.paths import GRAPH_FILE, OWN_FOLDER, check_target
 from tf_stitch.errors import ConvertError
@@ -20,6 +21,8 @@ from tf_stitch.private_folder import check_own, open_lock
 
 PREFIX = ".tf_stitch_partial_"
 """Of folders in the making, beside their place. Each holds a lock while its process lives."""
+LIBRARY = "tf_stitch_op.so"
+"""The op library's name in a model's folder. TensorFlow's loaders leave files alone that they do not know."""
 _LOCK = ".lock"
 
 
@@ -115,3 +118,18 @@ def own_folder(model: Path) -> Path:
     folder = model / OWN_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def copy_library(library: Path, model: Path) -> Path:
+    """Copies the op library into a model's folder, where any user may read it; returns the copy.
+
+    Raises:
+        ConvertError: the disk is full, or the folder cannot be written.
+    """
+    copy = model / LIBRARY
+    try:
+        write_atomically(copy, library.read_bytes(), mode=0o644)
+    except OSError as error:
+        raise ConvertError(f"{library} cannot be copied to {copy} ({error.strerror or error}): copy it "
+                           "yourself") from None
+    return copy

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tf_stitch.convert.rewriting import Rewriting
 from tf_stitch.convert.running import Loaded
 from tf_stitch.convert.saved_model import Model, Signature
 from tf_stitch.convert.targets import own_level
+from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.placement.executable import encode
@@ -26,12 +29,15 @@ SECONDS = 12.0
 MOST_CALLS = 200
 SLOWER = 1.0
 """What counts as slower, of a signature: regions that gain nothing are not worth what may go wrong with them."""
-PAIRS = 15
+PAIRS, MORE_PAIRS = 15, 60
+CLOSE = 0.05
+"""Ratios that differ by less from 1 are timed by MORE_PAIRS: chance would decide between two conversions."""
 
 
 def slower_regions(model: Model, rewritings: Sequence[Rewriting], kernels: Kernels, cases: Sequence[Case],
                    signatures: Sequence[Signature], library: OpLibrary, scratch: Path) -> set[int]:
     """Regions whose own nodes were faster, over the shapes that were timed, by the native op's profitability check.
+    Equal regions have one verdict, so that chance does not decide between them.
 
     Raises:
         ConvertError: the draft cannot be loaded.
@@ -47,17 +53,20 @@ def slower_regions(model: Model, rewritings: Sequence[Rewriting], kernels: Kerne
         library.enable_profitability_check(False)
         library.clear_callbacks()
         del keep
-    gained: dict[int, float] = {}
+    texts = [anonymous_text(region.graph) for r in rewritings for region in r.regions]
+    gained: dict[str, float] = {}
+    lost: set[str] = set()
     for (region, _), verdict in recorder.verdicts.items():
-        gained[region] = gained.get(region, 0.0) + verdict.fallback_us - verdict.stitched_us
-    lost = {region for (region, _), verdict in recorder.verdicts.items() if verdict.prefers_fallback}
-    return {region for region in lost if gained[region] < 0}
+        gained[texts[region]] = gained.get(texts[region], 0.0) + verdict.fallback_us - verdict.stitched_us
+        lost |= {texts[region]} if verdict.prefers_fallback else set()
+    return {region for region, text in enumerate(texts) if text in lost and gained[text] < 0}
 
 
 def slower_signatures(original: Loaded, model: Model, rewritings: Sequence[Rewriting], kernels: Kernels,
                       cases: Sequence[Case], signatures: Sequence[Signature], library: OpLibrary,
                       scratch: Path) -> tuple[dict[str, float], dict[str, set[int]]]:
-    """Signature -> its time relative to the original's, for its last case; and which regions ran in it.
+    """Signature -> its time relative to the original's, the mean over its first and last case; and which regions ran in
+    it. Equal signatures have one time.
 
     Raises:
         ConvertError: the draft cannot be loaded.
@@ -65,21 +74,35 @@ def slower_signatures(original: Loaded, model: Model, rewritings: Sequence[Rewri
     keep, words = _words(kernels)
     recorder = Recorder([own for r in rewritings for own in r.fallbacks], words)
     recorder.connect(library)
-    times: dict[str, float] = {}
+    logs: dict[str, list[float]] = {}
     ran: dict[str, set[int]] = {}
     try:
         with loaded_draft(model, rewritten(model, rewritings, recorder.first), scratch) as draft:
-            for signature in signatures:
-                case = next(c for c in reversed(cases) if c.signature == signature.name)
+            chosen = list(_first_and_last(cases, signatures))
+            for signature, case in chosen:
                 recorder.seen.clear()
                 draft.run(signature, case.values)
-                ran[signature.name] = set(recorder.seen)
-                times[signature.name] = _relative(original.caller(signature), draft.caller(signature), case.values,
-                                                  SECONDS / len(signatures))
+                ran.setdefault(signature.name, set()).update(recorder.seen)
+                logs.setdefault(signature.name, []).append(math.log(_relative(
+                    original.caller(signature), draft.caller(signature), case.values, SECONDS / len(chosen))))
     finally:
         library.clear_callbacks()
         del keep
-    return times, ran
+    texts = [anonymous_text(region.graph) for r in rewritings for region in r.regions]
+    return _of_equals(signatures, logs, {name: sorted(texts[i] for i in regions) for name, regions in ran.items()}), ran
+
+
+def _of_equals(signatures: Sequence[Signature], logs: Mapping[str, Sequence[float]],
+               regions: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """Signature -> geometric mean of the times of all that are equal to it.
+
+    Args:
+        logs: logarithms of times; regions: texts of those that ran.
+    """
+    kinds = {s.name: repr(([replace(v, name="", tensor="") for v in (*s.inputs, *s.outputs)], regions[s.name]))
+             for s in signatures}
+    return {name: math.exp(statistics.fmean(log for other in kinds if kinds[other] == kind for log in logs[other]))
+            for name, kind in kinds.items()}
 
 
 def host_executables(kernels: Kernels) -> dict[tuple[int, Shapes], HostExecutable]:
@@ -117,8 +140,8 @@ def _first_and_last(cases: Sequence[Case], signatures: Sequence[Signature]) -> I
 
 def _relative(one: Callable[[Any], Any], other: Callable[[Any], Any], inputs: Any, seconds: float) -> float:
     """Median of the second's times relative to the first's, in pairs that change their order."""
-    end, ratios = time.monotonic() + seconds, []
-    for i in range(PAIRS + 2):
+    end, ratios = time.monotonic() + seconds, list[float]()
+    for i in range(MORE_PAIRS + 2):
         first, second = (one, other) if i % 2 else (other, one)
         times = {}
         for call in (first, second):
@@ -127,6 +150,8 @@ def _relative(one: Callable[[Any], Any], other: Callable[[Any], Any], inputs: An
             times[call] = time.perf_counter() - start
         if i >= 2:  # the first ones find no memory
             ratios.append(times[other] / times[one])
+        if len(ratios) >= PAIRS and abs(statistics.median(ratios) - 1.0) > CLOSE:
+            break
         if len(ratios) >= 3 and time.monotonic() > end:
             break
     return statistics.median(ratios)

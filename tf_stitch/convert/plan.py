@@ -14,9 +14,11 @@ from tf_stitch.convert.progress import Progress
 from tf_stitch.convert.rewriting import Rewriting, rewriting_of
 from tf_stitch.convert.saved_model import Model, Signature, read_model
 from tf_stitch.convert.sizes import check_names, shapes_of
+from tf_stitch.convert.structure import structure_of
 from tf_stitch.convert.targets import BuildTarget, parse_targets
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.errors import ConvertError
+from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
@@ -63,6 +65,14 @@ class Plan:
         """Each region's fallback subgraph, a serialized FunctionDef."""
         return [own for rewriting in self.rewritings for own in rewriting.fallbacks]
 
+    def structure(self) -> str:
+        """A digest of what is timed of the model: equal for those that differ in weights and names."""
+        task = self.task
+        texts = [anonymous_text(region.graph) for rewriting in self.rewritings for region in rewriting.regions]
+        signatures = [(s.name, s.inputs, s.outputs) for s in task.signatures]
+        known = structure_of(body.graph_def for body in task.bodies)
+        return hashlib.sha256(repr((known, texts, signatures)).encode()).hexdigest()
+
     def digests(self) -> list[str]:
         """Digests of the nodes of each region."""
         return [hashlib.sha256(own).hexdigest() for own in self.fallbacks]
@@ -83,7 +93,7 @@ def read_task(options: Options, config: StitchConfig) -> Task:
     cases = [] if options.samples is None else samples(options.samples, signatures)
     for signature in signatures:
         if any(c.signature == signature.name for c in cases) and not options.asked.ranges and not options.asked.shapes \
-                and any(v.dims is None or None in v.dims for v in signature.inputs):
+                and not options.asked.buckets and any(v.dims is None or None in v.dims for v in signature.inputs):
             continue  # the samples' shapes
         shapes, said = shapes_of(signature, options.asked)
         remarks += said

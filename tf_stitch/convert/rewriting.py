@@ -26,6 +26,8 @@ NO_OWN_NODES = "its region's TensorFlow nodes cannot be kept beside its kernels,
 NEVER_RAN = "its region ran with no input: a branch that none took; --samples may have one that does"
 OUTSIDE = "no signature computes it"
 GIVEN_UP = "its region is slower than the TensorFlow nodes that it replaces"
+UNOPTIMIZED = "_tf_stitch_unoptimized"
+"""Of a region's own nodes: TensorFlow has not optimized them, as it does the original's (op/fallback_function.h)."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def rewriting_of(body: Body, config: StitchConfig, device: str, profile: DeviceP
         if function is None:
             left_out |= dict.fromkeys(region.members, NO_OWN_NODES)
         else:
+            function.attr[UNOPTIMIZED].b = True
             regions.append(region)
             fallbacks.append(function.SerializeToString(deterministic=True))
     return Rewriting(body, device, found, regions, fallbacks, left_out)

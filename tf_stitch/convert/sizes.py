@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tf_stitch.convert.saved_model import Signature, Value
 from tf_stitch.errors import ConvertError, ConvertFlagError
@@ -29,10 +29,18 @@ class Asked:
     Attributes:
         shapes: input, or signature/input -> dimensions, numbers or names.
         ranges: name of a dimension -> lowest and highest size.
+        buckets: name of a dimension -> its sizes, each of which gets kernels.
     """
 
     shapes: Mapping[str, Dims]
     ranges: Mapping[str, tuple[int, int]]
+    buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def sizes_of(self, name: str) -> list[int]:
+        """The sizes of a dimension that get kernels."""
+        if name in self.buckets:
+            return sorted(self.buckets[name])
+        return spread(*self.ranges[name]) if name in self.ranges else list(DEFAULT_SIZES)
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Dims]:
@@ -65,6 +73,22 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
         if match is None or not 1 <= low <= high:
             raise ConvertFlagError(f"--input_ranges={text} is none: write --input_ranges=batch=1:32")
         found[match[1]] = (low, high)
+    return found
+
+
+def parse_buckets(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Reads --buckets, `name=size,...` each.
+
+    Raises:
+        ConvertFlagError: one is none.
+    """
+    found = {}
+    for text in texts:
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+(?:\s*,\s*\d+)*)\s*", text)
+        sizes = tuple(dict.fromkeys(map(int, match[2].split(",")))) if match else ()
+        if match is None or 0 in sizes:
+            raise ConvertFlagError(f"--buckets={text} is none: write --buckets=batch=1,8,32")
+        found[match[1]] = sizes
     return found
 
 
@@ -105,12 +129,12 @@ def check_names(signatures: Sequence[Signature], asked: Asked) -> None:
         if name not in inputs:
             raise ConvertFlagError(f"--input_shapes names {name}, which is no input; there are "
                                    f"{', '.join(sorted(v.name for s in signatures for v in s.inputs)) or 'none'}")
-    if not asked.ranges:
+    if not asked.ranges and not asked.buckets:
         return
     dims = {d for s in signatures for v in s.inputs for d in named_dims(s, v, asked) if isinstance(d, str)}
-    for name in asked.ranges:
+    for flag, name in [*(("--input_ranges", n) for n in asked.ranges), *(("--buckets", n) for n in asked.buckets)]:
         if name not in dims:
-            raise ConvertFlagError(f"--input_ranges names {name}, which is no unknown dimension of an input; there are "
+            raise ConvertFlagError(f"{flag} names {name}, which is no unknown dimension of an input; there are "
                                    f"{', '.join(sorted(dims)) or 'none'}")
 
 
@@ -124,11 +148,11 @@ def shapes_of(signature: Signature, asked: Asked) -> tuple[list[Shapes], list[st
     names = list(dict.fromkeys(d for shape in dims.values() for d in shape if isinstance(d, str)))
     remarks, sizes = [], []
     for name in names:
-        chosen = spread(*asked.ranges[name]) if name in asked.ranges else list(DEFAULT_SIZES)
-        if name not in asked.ranges:
+        chosen = asked.sizes_of(name)
+        if name not in asked.ranges and name not in asked.buckets:
             remarks.append(f"{signature.name}: dimension {name} has kernels for the sizes "
                            f"{', '.join(map(str, chosen))}; --input_ranges={name}=1:32 is another choice")
-        elif len(chosen) < asked.ranges[name][1] - asked.ranges[name][0] + 1:
+        elif name not in asked.buckets and len(chosen) < asked.ranges[name][1] - asked.ranges[name][0] + 1:
             remarks.append(f"{signature.name}: dimension {name} has kernels for {len(chosen)} sizes of its range")
         sizes.append(chosen)
     combinations = list(itertools.product(*sizes))

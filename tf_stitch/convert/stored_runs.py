@@ -40,20 +40,25 @@ class Verdicts:
     times: Mapping[str, float]
 
 
+def identity_of(model: Model) -> str:
+    """Digest of a model's graph and weights."""
+    files = [model.path / name for name in _FILES]
+    return "".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists())
+
+
 class _Stored:
-    """One document of one model on this machine.
+    """One document on this machine.
 
     Args:
+        of: what it tells of: a model, or what has a model's structure.
         circumstances: what else it depends on.
     """
 
     kind: str
 
-    def __init__(self, cache_dir: Path, model: Model, circumstances: Sequence[str]) -> None:
+    def __init__(self, cache_dir: Path, of: str, circumstances: Sequence[str]) -> None:
         self._cache = KernelCache(cache_dir / "conversions")
-        files = [model.path / name for name in _FILES]
-        digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()]
-        self._key = cache_key("".join(digests), self.kind, machine_key("cpu", 0), circumstances, tf.__version__,
+        self._key = cache_key(of, self.kind, machine_key("cpu", 0), circumstances, tf.__version__,
                               package_digest())
 
     def _read(self) -> Any:
@@ -80,7 +85,8 @@ class _Stored:
 
 
 class StoredVerdicts(_Stored):
-    """Which regions are given up."""
+    """Which regions are given up, of models of one structure: timing two that differ in weights would let chance decide
+    between them."""
 
     kind = "conversion"
 
@@ -111,7 +117,7 @@ class StoredShapes(_Stored):
 
 
 class StoredScope(_Stored):
-    """What regions hold: of the scopes that were tried the faster one."""
+    """What regions hold, of models of one structure: of the scopes that were tried the faster one."""
 
     kind = "scope"
 

@@ -57,6 +57,7 @@ from tf_stitch.native.signatures import (
     REASON_CALLBACK,
     RECALL_CALLBACK,
     SETTLE_CALLBACK,
+    SHAPES_CALLBACK,
     declare,
 )
 
@@ -161,6 +162,24 @@ class GraphRecord:
     given_up: int
     failures: int
     error: str
+
+
+@dataclass(frozen=True)
+class ShapeRecord:
+    """What a region of a converted model has done for one shape.
+
+    Attributes:
+        model: its folder.
+        region: its number in the model.
+        shape: of its inputs and variables, as "[32,128] [128]".
+        runs: by its kernels; fallbacks: by its own TensorFlow nodes.
+    """
+
+    model: str
+    region: int
+    shape: str
+    runs: int
+    fallbacks: int
 
 
 class OpLibrary:
@@ -285,6 +304,16 @@ class OpLibrary:
         names = ("runs", "misses", "builds", "fallbacks")
         return {name: int(self._library.tfs_stat(i)) for i, name in enumerate(names)}
 
+    def shapes(self) -> list[ShapeRecord]:
+        """What regions of converted models that are loaded have done, by shape."""
+        records = []
+
+        def visit(_: Any, model: bytes, region: int, shape: bytes, runs: int, fallbacks: int) -> None:
+            records.append(ShapeRecord(model.decode(errors="replace"), region, shape.decode(), runs, fallbacks))
+
+        self._library.tfs_visit_shapes(SHAPES_CALLBACK(visit), None)
+        return records
+
     def load_cublas_lt(self, files: Sequence[str]) -> str:
         """Why this process has no cuBLASLt; "" if it has: TensorFlow's own copy where it is loaded, else one of
         `files`."""
@@ -388,10 +417,32 @@ def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
         if _loaded is None:
             path = build_library(STITCH_OP, cache_dir, portable)
             try:
-                _loaded = OpLibrary(path, tf.load_op_library(str(path)))
+                raw_ops = tf.load_op_library(str(path))
+                serving = _serving_copy(path)
+                _loaded = OpLibrary(serving, raw_ops if serving == path else tf.load_op_library(str(serving)))
             except (OSError, tf.errors.OpError) as error:
                 raise NativeError(f"{path} could not be loaded: {error}; remove it to build it anew") from error
         return _loaded
+
+
+def _serving_copy(path: Path) -> Path:
+    """The file whose ops run: the library that was just loaded, or a copy that the program had loaded before.
+
+    Raises:
+        NativeError: that is none that this package could call.
+    """
+    library = declare(ctypes.CDLL(str(path)))
+    if library.tfs_serves():
+        return path
+    other = Path(library.tfs_serving_library().decode(errors="replace"))
+    sources = getattr(ctypes.CDLL(str(other)), "tfs_sources", None) if other.name else None
+    if sources is not None:
+        sources.restype = ctypes.c_char_p
+    if sources is None or sources() != library.tfs_sources():
+        found = str(other) if other.name else "an op library of tf_stitch"
+        raise NativeError(f"the program has loaded {found} before, which is of another version than this "
+                          f"tf_stitch: let it load a copy of {path}, or none")
+    return other
 
 
 def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:

@@ -42,6 +42,8 @@ COMPILERS = ("g++", "c++", "clang++")
 COMPILE_SECONDS = 600
 """For one run of the compiler, which then is killed."""
 _SUFFIX = ".so"
+_OWN_SYMBOLS = "{ local: *9tf_stitch*; };"
+"""A linker's version script: a second copy of a library must not get variables or functions of the first one."""
 # GCC collects garbage in half as much memory by default, for a twelfth of the time that TensorFlow's headers take.
 _FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w", "--param=ggc-min-expand=200", "--param=ggc-min-heapsize=524288")
 
@@ -76,11 +78,11 @@ class Library:
 
 _WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/goes_on_op.cc", "loop/loop_spec.cc",
                     "op/callers_executor.cc", "op/module_op.cc", "op/upload_op.cc", "op/all_reduce_op.cc",
-                    "op/peer_copy_op.cc", "op/given_op.cc", "op/handle_op.cc", "cpu/workers.cc")
+                    "op/peer_copy_op.cc", "op/given_op.cc", "op/handle_op.cc", "op/first_copy.cc", "cpu/workers.cc")
 """All that read TensorFlow's large headers, which takes seven seconds."""
 _RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc", "op/executable.cc",
-            "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "op/module_file.cc", "loop/loop_roles.cc",
-            "op/gemm.cc", "cpu/host_gemm.cc")
+            "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "op/loaded_modules.cc",
+            "op/converted_regions.cc", "op/module_file.cc", "loop/loop_roles.cc", "op/gemm.cc", "cpu/host_gemm.cc")
 _CUDA = ("cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc",
          "cuda/graph_places.cc", "cuda/call_trial.cc", "cuda/cublas_lt.cc", "cuda/lt_library.cc",
          "cuda/nccl_library.cc")
@@ -157,7 +159,8 @@ def _recipe(library: Library) -> tuple[list[str], list[str], str]:
     libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
     version = tf.version.VERSION
     special = [flag for source in library.sources for flag in special_flags(source)]
-    digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries])
+    digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries,
+                               _OWN_SYMBOLS])
     return flags, libraries, f"{library.name}-tf{version}-{digest[:16]}"
 
 
@@ -203,6 +206,14 @@ def _digest(library: Library, settings: list[str]) -> str:
     for path in [*(SOURCE_DIR / name for name in library.sources), *sorted(SOURCE_DIR.rglob("*.h"))]:
         digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def sources_digest() -> str:
+    """What the libraries of one build of tf_stitch share, whatever the processor and TensorFlow are (16 hex digits)."""
+    digest = hashlib.sha256(str(ABI_VERSION).encode())
+    for path in sorted(SOURCE_DIR.rglob("*.[ch]*")):
+        digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -254,7 +265,9 @@ def _compiled(compiler: str, library: Library, flags: list[str], libraries: list
     """
     with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = [f"{folder}/{unit[0].replace('/', '_')}.o" for unit in library.units]
-        linked = Path(folder, library.name)
+        linked, own_symbols = Path(folder, library.name), Path(folder, "own_symbols")
+        own_symbols.write_text(_OWN_SYMBOLS)
+        flags = [*flags, f'-DTFS_SOURCES="{sources_digest()}"']
         runs += [pool.submit(_run, library, [compiler, *flags, f"-I{SOURCE_DIR}", *special_flags(unit[0]), "-c",
                                              str(_file_of(unit, Path(made.removesuffix(".o")))), "-o", made])
                  for unit, made in zip(library.units, objects, strict=True)]
@@ -267,7 +280,8 @@ def _compiled(compiler: str, library: Library, flags: list[str], libraries: list
             while wait(runs, timeout=0.05).not_done:
                 end_children()
             raise
-        _run(library, [compiler, "-shared", *objects, "-o", str(linked), *libraries])
+        _run(library, [compiler, "-shared", *objects, "-o", str(linked), f"-Wl,--version-script={own_symbols}",
+                       *libraries])
         return linked.read_bytes() if linked.exists() else b""
 
 

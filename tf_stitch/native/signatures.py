@@ -23,6 +23,9 @@ LEFT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 GRAPHS_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
 REASON_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
+SHAPES_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_char_p,
+                                   ctypes.c_int64, ctypes.c_int64)
+
 
 def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     """The library with a type for each export that Python calls."""
@@ -47,6 +50,10 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_fail_allocation": (None, [c.c_int64]),
         "tfs_result_fallback_bytes": (None, [c.c_void_p, c.c_int64]),
         "tfs_stat": (c.c_int64, [c.c_int]),
+        "tfs_visit_shapes": (None, [SHAPES_CALLBACK, c.c_void_p]),
+        "tfs_serves": (c.c_int32, []),
+        "tfs_serving_library": (c.c_char_p, []),
+        "tfs_sources": (c.c_char_p, []),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
         "tfs_load_cudnn": (c.c_char_p, [c.c_char_p]),
         "tfs_cudnn_version": (c.c_int64, []),

@@ -154,5 +154,5 @@ def _locked(file: IO[bytes], path: Path) -> bool:
 
 
 def _store(path: Path, data: bytes, check: Callable[[Path], None] | None) -> Path:
-    write_verified(path, data, 0o700, check)
+    write_verified(path, data, 0o755, check)  # the folder keeps others out; a copy elsewhere is for them, too
     return path

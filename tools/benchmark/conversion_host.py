@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -83,18 +84,29 @@ def host_times(program: Path, library: Path, folder: Path) -> dict[str, Any]:
 
 
 def run_loader(program: Path, library: Path, model: Path, calls: int, input_tensor: str, shape: Sequence[int],
-               input_file: Path, output_tensor: str, output_file: Path) -> dict[str, float]:
+               input_file: Path, output_tensor: str, output_file: Path, preloaded: Path | None = None
+               ) -> dict[str, float]:
     """What PROGRAM counts.
+
+    Args:
+        preloaded: a library that is there before the program starts (LD_PRELOAD).
 
     Raises:
         RuntimeError: it failed.
     """
     done = subprocess.run([program, library, model, str(calls), input_tensor, ",".join(map(str, shape)), input_file,
-                           output_tensor, output_file], capture_output=True, text=True)
+                           output_tensor, output_file], capture_output=True, text=True,
+                          env=os.environ | ({} if preloaded is None else _with_preloaded(preloaded)))
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
     words = done.stdout.split()
     return dict(zip(words[::2], map(float, words[1::2]), strict=True))
+
+
+def _with_preloaded(library: Path) -> dict[str, str]:
+    import tensorflow as tf
+
+    return {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": tf.sysconfig.get_lib()}
 
 
 def host_lines(found: dict[str, Any]) -> list[str]:

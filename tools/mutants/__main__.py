@@ -30,6 +30,7 @@ from tools.mutants import (
     matmuls,
     memory,
     running,
+    serving,
     sizes,
     surroundings,
     thread_ranges,
@@ -43,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
                                 *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS, *foreign.MUTANTS,
-                                *memory.MUTANTS)
+                                *serving.MUTANTS, *memory.MUTANTS)
 
 
 def main() -> int:

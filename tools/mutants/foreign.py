@@ -27,7 +27,7 @@ MUTANTS = (
            "if (true) return",
            (f"{REGIONS}::test_a_graph_from_elsewhere_is_refused",)),
     Mutant("a number beyond all regions is one of a module", f"{OP}/region_names.h",
-           "if (region < 0 || region >= kFirstAotRegion)",
+           "if (region < 0 || region >= kFirstConvertedRegion)",
            "if (region < 0)",
            (f"{REGIONS}::test_numbers_of_no_region_are_refused",)),
     Mutant("links lead out of the folders that modules come from", f"{OP}/module_file.cc",

@@ -19,11 +19,13 @@ CudaDriver Load() {
                   Resolve(library, "cuCtxPushCurrent_v2", &driver.CtxPushCurrent) &&
                   Resolve(library, "cuCtxPopCurrent_v2", &driver.CtxPopCurrent) &&
                   Resolve(library, "cuCtxGetDevice", &driver.CtxGetDevice) &&
+                  Resolve(library, "cuCtxSynchronize", &driver.CtxSynchronize) &&
                   Resolve(library, "cuDevicePrimaryCtxRetain", &driver.DevicePrimaryCtxRetain) &&
                   Resolve(library, "cuStreamGetCtx", &driver.StreamGetCtx) &&
                   Resolve(library, "cuStreamSynchronize", &driver.StreamSynchronize) &&
                   Resolve(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute) &&
                   Resolve(library, "cuModuleLoadData", &driver.ModuleLoadData) &&
+                  Resolve(library, "cuModuleUnload", &driver.ModuleUnload) &&
                   Resolve(library, "cuModuleGetFunction", &driver.ModuleGetFunction) &&
                   Resolve(library, "cuFuncGetAttribute", &driver.FuncGetAttribute) &&
                   Resolve(library, "cuFuncSetAttribute", &driver.FuncSetAttribute) &&

@@ -73,11 +73,13 @@ struct CudaDriver {
   CUresult (*CtxPushCurrent)(CUcontext);
   CUresult (*CtxPopCurrent)(CUcontext*);
   CUresult (*CtxGetDevice)(CUdevice*);
+  CUresult (*CtxSynchronize)();
   CUresult (*DevicePrimaryCtxRetain)(CUcontext*, CUdevice);
   CUresult (*StreamGetCtx)(CUstream, CUcontext*);
   CUresult (*StreamSynchronize)(CUstream);
   CUresult (*DeviceGetAttribute)(int*, int, CUdevice);
   CUresult (*ModuleLoadData)(CUmodule*, const void*);
+  CUresult (*ModuleUnload)(CUmodule);
   CUresult (*ModuleGetFunction)(CUfunction*, CUmodule, const char*);
   CUresult (*FuncGetAttribute)(int*, int, CUfunction);
   CUresult (*FuncSetAttribute)(CUfunction, int, int);

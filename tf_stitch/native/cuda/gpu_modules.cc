@@ -1,11 +1,16 @@
-// Modules are kept per (CUcontext, image) for the process's life: contexts die before static destructors run.
+// Modules are kept per (CUcontext, image): those of a converted model as long as an executable has them, all others for
+// the process's life, because contexts die before static destructors run.
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
@@ -16,36 +21,37 @@ namespace {
 
 constexpr unsigned kDefaultSharedBytes = 48 * 1024;
 
-struct LoadedModule {
-  ModuleImage image;
-  CUmodule module;
-};
+}  // namespace
 
-class ModuleCache {
+// A module of a context.
+class GpuModule {
  public:
-  std::string Get(CUcontext context, const ModuleImage& image, CUmodule* module) {
-    const std::string_view bytes(static_cast<const char*>(image.image), image.bytes);
-    const auto key = std::make_tuple(context, std::hash<std::string_view>()(bytes), image.bytes);
-    std::lock_guard<std::mutex> lock(mutex_);
-    auto range = modules_.equal_range(key);
-    for (auto it = range.first; it != range.second; ++it) {
-      if (std::memcmp(it->second.image.image, image.image, image.bytes) == 0) {
-        *module = it->second.module;
-        return "";
-      }
-    }
-    const std::string error = CudaError("cuModuleLoadData", Cuda().ModuleLoadData(module, image.image));
-    if (error.empty()) modules_.emplace(key, LoadedModule{image, *module});
-    return error;
+  GpuModule(CUcontext context, const ModuleImage& image, std::shared_ptr<const void> code)
+      : context_(context), image_(image), code_(std::move(code)) {}
+
+  ~GpuModule() {
+    if (module_ == nullptr) return;
+    const ScopedContext wanted(context_);
+    CUcontext current = nullptr;
+    Cuda().CtxGetCurrent(&current);
+    if (current != context_) return;  // it is gone, and the module with it
+    Cuda().CtxSynchronize();          // a kernel of it may be running
+    Cuda().ModuleUnload(module_);
+  }
+
+  std::string Load() { return CudaError("cuModuleLoadData", Cuda().ModuleLoadData(&module_, image_.image)); }
+
+  bool Is(const ModuleImage& image, const void* code) const {
+    return code == code_.get() && std::memcmp(image.image, image_.image, image.bytes) == 0;
   }
 
   // Only ever raises the limit: another executable may launch the same function with more.
-  std::string AllowShared(CUfunction function, unsigned dynamic_bytes) {
+  std::string AllowShared(CUfunction function, unsigned dynamic_bytes) const {
     int static_bytes = 0;
     std::string error =
         CudaError("cuFuncGetAttribute", Cuda().FuncGetAttribute(&static_bytes, kFunctionStaticSharedBytes, function));
     if (!error.empty() || static_bytes + dynamic_bytes <= kDefaultSharedBytes) return error;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     unsigned& allowed = allowed_[function];
     if (dynamic_bytes <= allowed) return "";
     error = CudaError("cuFuncSetAttribute",
@@ -54,10 +60,45 @@ class ModuleCache {
     return error;
   }
 
+  CUmodule module() const { return module_; }
+
+ private:
+  const CUcontext context_;
+  const ModuleImage image_;
+  const std::shared_ptr<const void> code_;  // that has the image; null: it stays for the process's life
+  CUmodule module_ = nullptr;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<CUfunction, unsigned> allowed_;
+};
+
+namespace {
+
+class ModuleCache {
+ public:
+  std::string Get(CUcontext context, const ModuleImage& image, const std::shared_ptr<const void>& code,
+                  std::shared_ptr<const GpuModule>* module) {
+    const std::string_view bytes(static_cast<const char*>(image.image), image.bytes);
+    const auto key = std::make_tuple(context, std::hash<std::string_view>()(bytes), image.bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto [it, end] = modules_.equal_range(key);
+    while (it != end) {
+      *module = it->second.lock();
+      if (*module != nullptr && (*module)->Is(image, code.get())) return "";
+      it = *module == nullptr ? modules_.erase(it) : std::next(it);
+    }
+    const auto made = std::make_shared<GpuModule>(context, image, code);
+    const std::string error = made->Load();
+    if (!error.empty()) return error;
+    modules_.emplace(key, made);
+    if (code == nullptr) kept_.push_back(made);
+    *module = made;
+    return "";
+  }
+
  private:
   std::mutex mutex_;
-  std::multimap<std::tuple<CUcontext, std::size_t, std::int64_t>, LoadedModule> modules_;
-  std::unordered_map<CUfunction, unsigned> allowed_;
+  std::multimap<std::tuple<CUcontext, std::size_t, std::int64_t>, std::weak_ptr<const GpuModule>> modules_;
+  std::vector<std::shared_ptr<const GpuModule>> kept_;
 };
 
 ModuleCache& Modules() {
@@ -140,9 +181,9 @@ unsigned MayBeUnaligned(const LibraryStep& call) {
 
 std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters, GraphPlaces* places,
                        Executable* executable) {
-  std::vector<CUmodule> modules(executable->modules.size());
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
+  std::vector<std::shared_ptr<const GpuModule>>& modules = executable->loaded;
+  for (const ModuleImage& image : executable->modules) {
+    const std::string error = Modules().Get(context, image, executable->code, &modules.emplace_back());
     if (!error.empty()) return error;
   }
   const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
@@ -156,10 +197,11 @@ std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters,
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);
     if (launch == nullptr) continue;
-    error = CudaError(
-        "cuModuleGetFunction", Cuda().ModuleGetFunction(&launch->function, modules[launch->module], launch->symbol));
+    const GpuModule& module = *modules[launch->module];
+    error = CudaError("cuModuleGetFunction",
+                      Cuda().ModuleGetFunction(&launch->function, module.module(), launch->symbol));
     if (error.empty()) error = FindWhetherItWaits(launch);
-    if (error.empty()) error = Modules().AllowShared(launch->function, launch->dynamic_shared_bytes);
+    if (error.empty()) error = module.AllowShared(launch->function, launch->dynamic_shared_bytes);
     if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
     if (!error.empty()) return error;
   }

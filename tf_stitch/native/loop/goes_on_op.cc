@@ -1,14 +1,14 @@
 // StitchGoesOn: hands on the condition of a loop that TensorFlow runs in place of a StitchWhile, which Ctrl-C ends, too.
 #include "loop/interruption.h"
+#include "op/registration.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
 namespace {
 
 // Stateful: an executor that merges or precomputes what has no state would ask once.
-REGISTER_OP("StitchGoesOn")
+TFS_REGISTER_OP("StitchGoesOn")
     .Input("condition: bool")
     .Output("same: bool")
     .SetIsStateful()
@@ -25,8 +25,8 @@ class GoesOnOp final : public tensorflow::OpKernel {
   bool IsExpensive() override { return false; }
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchGoesOn").Device(tensorflow::DEVICE_CPU), GoesOnOp);
-REGISTER_KERNEL_BUILDER(
+TFS_REGISTER_KERNEL(Name("StitchGoesOn").Device(tensorflow::DEVICE_CPU), GoesOnOp);
+TFS_REGISTER_KERNEL(
     Name("StitchGoesOn").Device(tensorflow::DEVICE_GPU).HostMemory("condition").HostMemory("same"), GoesOnOp);
 
 }  // namespace

@@ -14,10 +14,10 @@
 #include "cuda/node_types.h"
 #include "op/fallback_form.h"
 #include "op/region_runtime.h"
+#include "op/registration.h"
 #include "op/runtime_registry.h"
 #include "op/shape_key.h"
 #include "tensorflow/core/framework/cancellation.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
@@ -27,7 +27,7 @@ using tensorflow::DataType;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-REGISTER_OP("StitchWhile")
+TFS_REGISTER_OP("StitchWhile")
     .Input("inputs: Tin")
     .Input("host_inputs: Thost")
     .Output("outputs: Tout")
@@ -132,7 +132,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   absl::StatusOr<RegionRuntime*> Find(std::int64_t region, int device, CUcontext context, int num_inputs,
                                       const std::vector<DataType>& types) const {
     TF_ASSIGN_OR_RETURN(const std::vector<std::int32_t> signature, Signature(name(), num_inputs, 0, types));
-    RegionRuntime* runtime = FindRuntime(region, device, context, signature);
+    RegionRuntime* runtime = FindRuntime(region, device, context, signature).get();  // stays for the process's life
     if (runtime != nullptr) return runtime;
     return absl::InvalidArgumentError(
         absl::StrCat("tf_stitch: ", name(), " has other types than the first node of region ", region));
@@ -292,8 +292,8 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   FallbackForm fallback_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchWhile").Device(tensorflow::DEVICE_CPU), StitchWhileOp);
-REGISTER_KERNEL_BUILDER(Name("StitchWhile").Device(tensorflow::DEVICE_GPU).HostMemory("host_inputs"), StitchWhileOp);
+TFS_REGISTER_KERNEL(Name("StitchWhile").Device(tensorflow::DEVICE_CPU), StitchWhileOp);
+TFS_REGISTER_KERNEL(Name("StitchWhile").Device(tensorflow::DEVICE_GPU).HostMemory("host_inputs"), StitchWhileOp);
 
 }  // namespace
 }  // namespace tf_stitch

@@ -13,10 +13,10 @@
 #include "cuda/nccl_library.h"
 #include "op/local_rendezvous.h"
 #include "op/ready_outputs.h"
+#include "op/registration.h"
 #include "op/stream_order.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
@@ -25,7 +25,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-REGISTER_OP("StitchAllReduce")
+TFS_REGISTER_OP("StitchAllReduce")
     .Input("input: T")
     .Input("instance_key: int32")
     .Output("sum: T")
@@ -201,7 +201,7 @@ class AllReduceOp final : public tensorflow::AsyncOpKernel {
   bool early_ = false;
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchAllReduce").Device(tensorflow::DEVICE_GPU).HostMemory("instance_key"), AllReduceOp);
+TFS_REGISTER_KERNEL(Name("StitchAllReduce").Device(tensorflow::DEVICE_GPU).HostMemory("instance_key"), AllReduceOp);
 
 }  // namespace
 }  // namespace tf_stitch

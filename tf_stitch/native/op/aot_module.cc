@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
+#include <utility>
 
 #include "op/executable.h"
 #include "op/sha256.h"
@@ -60,27 +60,20 @@ int CpuLevel() {
 #endif
 }
 
-struct Modules {
-  struct Entry {
-    std::shared_ptr<const AotModule> module;
-    std::string error = "the model's initialization has not run: it loads the kernels";
-  };
-  std::mutex mutex;
-  struct Place {
-    std::string digest;  // of the module
-    std::int64_t region;
-  };
-  std::map<std::string, Entry> entries;  // by digest
-  std::vector<Place> places;             // of regions, by number
-  std::map<std::tuple<std::string, std::int64_t, bool, std::string>, std::int64_t> numbers;
-};
-
-Modules& All() {
-  static auto* modules = new Modules;
-  return *modules;
-}
+// Where the loader finds a library in memory.
+std::string PathOf(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 }  // namespace
+
+AotModule::~AotModule() {
+  for (const auto& [library, loaded] : loaded_) {
+    dlclose(loaded.handle);
+    // The loader knows libraries by their paths, and would take the next file of this number for one that it keeps.
+    void* still = dlopen(PathOf(loaded.file).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (still == nullptr) close(loaded.file);
+    if (still != nullptr) dlclose(still);
+  }
+}
 
 std::string AotModule::Parse(std::string bytes, const std::string& digest, std::shared_ptr<const AotModule>* module) {
   std::int64_t count = 0;
@@ -231,7 +224,7 @@ void* AotModule::Load(int library) const {
   const Blob& blob = Checked(library, Device{});
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto known = loaded_.find(library);
-  if (known != loaded_.end()) return known->second;
+  if (known != loaded_.end()) return known->second.handle;
   const int file = memfd_create("tf_stitch_kernels", MFD_CLOEXEC);
   Require(file >= 0, "no memory file for kernels");
   const char* at = bytes_.data() + blobs_at_ + blob.offset;
@@ -242,39 +235,13 @@ void* AotModule::Load(int library) const {
     at += written;
     left -= written;
   }
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
-  void* handle = left == 0 ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  void* handle = left == 0 ? dlopen(PathOf(file).c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   const char* error = handle == nullptr && left == 0 ? dlerror() : "no memory";
   const std::string problem = std::string("kernels could not be loaded: ") + (error == nullptr ? "" : error);
-  // The file stays open: the loader knows libraries by their paths, and would take the next file of this number for it.
-  if (handle == nullptr) close(file);
+  if (handle == nullptr) close(file);  // else as long as the library is loaded
   Require(handle != nullptr, problem);
-  return loaded_[library] = handle;
-}
-
-void KeepAotModule(const std::string& digest, std::shared_ptr<const AotModule> module, const std::string& error) {
-  Modules& all = All();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  Modules::Entry& entry = all.entries[digest];
-  if (entry.module == nullptr) entry = {std::move(module), error};
-}
-
-std::int64_t AotRegion(const std::string& digest, std::int64_t region, bool named, const std::string& own_nodes) {
-  const std::string nodes = Sha256::Hex(Sha256::Of(own_nodes.data(), own_nodes.size()));
-  Modules& all = All();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto number = static_cast<std::int64_t>(all.places.size());
-  const auto [known, fresh] = all.numbers.emplace(std::make_tuple(digest, region, named, nodes), number);
-  if (fresh) all.places.push_back({digest, region});
-  return kFirstAotRegion + known->second;
-}
-
-AotPlace FindAotRegion(std::int64_t number) {
-  Modules& all = All();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  const Modules::Place& place = all.places.at(number - kFirstAotRegion);
-  const Modules::Entry& entry = all.entries[place.digest];
-  return {entry.module, place.region, entry.error};
+  loaded_[library] = {handle, file};
+  return handle;
 }
 
 }  // namespace tf_stitch

@@ -18,6 +18,11 @@ class AotModule {
     int architecture = 0;  // of a GPU
   };
 
+  AotModule() = default;
+  ~AotModule();  // unloads the libraries: no executable of it may be left
+  AotModule(const AotModule&) = delete;
+  AotModule& operator=(const AotModule&) = delete;
+
   // `bytes` is the file, `digest` what the model says of it: hex SHA-256 of its head, which has those of the kernels.
   // "" or why it is refused.
   static std::string Parse(std::string bytes, const std::string& digest, std::shared_ptr<const AotModule>* module);
@@ -41,6 +46,10 @@ class AotModule {
     int library;
     std::string name;
   };
+  struct LoadedLibrary {
+    void* handle;  // of dlopen
+    int file;      // its descriptor
+  };
   struct Built {
     bool on_gpu;
     int architecture;
@@ -63,26 +72,8 @@ class AotModule {
   std::vector<Symbol> symbols_;
   std::vector<std::map<Shapes, std::vector<Built>>> regions_;
   mutable std::mutex mutex_;
-  mutable std::map<int, void*> loaded_;  // libraries of this CPU, by dlopen
+  mutable std::map<int, LoadedLibrary> loaded_;  // of this CPU
   mutable std::map<int, bool> checked_;  // blobs whose digest is right
 };
-
-// A module for nodes that name it by its digest; stays for the process's life. `error` is why there is none.
-void KeepAotModule(const std::string& digest, std::shared_ptr<const AotModule> module, const std::string& error);
-
-// Regions of modules have numbers of their own in a process, from here on.
-constexpr std::int64_t kFirstAotRegion = std::int64_t{1} << 48;
-
-// The number of a module's region, for nodes whose variables are named, or passed, and that have these nodes of their
-// own, a serialized FunctionDef. The module may come later. Nodes that differ in any of it share nothing.
-std::int64_t AotRegion(const std::string& digest, std::int64_t region, bool named, const std::string& own_nodes);
-
-// What a number stands for. `module` is null if it has not been loaded, which `reason` says.
-struct AotPlace {
-  std::shared_ptr<const AotModule> module;
-  std::int64_t region;
-  std::string reason;
-};
-AotPlace FindAotRegion(std::int64_t number);
 
 }  // namespace tf_stitch

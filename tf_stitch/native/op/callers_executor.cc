@@ -14,6 +14,7 @@
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
 #include "tensorflow/core/graph/graph.h"
+#include "op/first_copy.h"
 #include "op/single_threaded_executor.h"
 
 namespace tf_stitch {
@@ -98,7 +99,7 @@ class Factory final : public tensorflow::ExecutorFactory {
 
 const bool registered = [] {
   const bool found = SingleThreadedExecutorFound();
-  if (found) tensorflow::ExecutorFactory::Register("TF_STITCH", new Factory);
+  if (found && IsFirstCopy()) tensorflow::ExecutorFactory::Register("TF_STITCH", new Factory);
   return found;
 }();
 

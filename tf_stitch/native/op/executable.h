@@ -14,6 +14,7 @@
 namespace tf_stitch {
 
 class StepGraph;
+class GpuModule;
 class GraphPlaces;
 struct GraphCounters;
 
@@ -35,7 +36,7 @@ struct Update {
 };
 
 struct ModuleImage {
-  const void* image;  // stays valid for the process's life
+  const void* image;  // in the executable's code
   std::int64_t bytes;
 };
 
@@ -54,6 +55,7 @@ using CpuLaunch = HostLaunchWords;
 using Step = std::variant<CpuLaunch, GpuLaunch, Copy, LibraryStep>;
 
 struct Executable {
+  std::shared_ptr<const void> code;  // what its addresses point into; null: it stays for the process's life
   std::vector<std::int64_t> arena;  // bytes of each segment
   std::int64_t bytes = 0;  // of everything a run touches
   std::vector<std::vector<std::int64_t>> outputs;  // dims of each
@@ -67,7 +69,8 @@ struct Executable {
   std::shared_ptr<const std::vector<std::string>> labels;
   std::int64_t barriers = 0;            // counters of grid barriers
   std::shared_ptr<char> barrier_memory;  // of all of them; set by PrepareGpu, zero at first, kept from run to run
-  std::shared_ptr<StepGraph> graph;  // set by PrepareGpu
+  std::vector<std::shared_ptr<const GpuModule>> loaded;  // set by PrepareGpu; of `modules`
+  std::shared_ptr<StepGraph> graph;                      // set by PrepareGpu
 
   // Scratch memory that a run needs for its library calls on a GPU; 0: none. Asked for anew by every run.
   std::size_t WorkspaceBytes() const;

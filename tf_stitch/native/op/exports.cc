@@ -9,12 +9,17 @@
 #include "op/allocation_faults.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
+#include "op/first_copy.h"
 #include "op/module_file.h"
 #include "op/region_names.h"
 #include "cuda/cuda_graph.h"
 #include "op/region_runtime.h"
 #include "op/runtime_registry.h"
+#include "tf_stitch.h"
 
+#ifndef TFS_SOURCES
+#define TFS_SOURCES ""  // not built by build.py
+#endif
 #define TFS_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -81,18 +86,40 @@ TFS_EXPORT void tfs_interrupt_loops(std::int32_t interrupted) {
   tf_stitch::LoopsInterrupted().store(interrupted != 0);
 }
 
+// Whether the ops of this copy of the library run, and the path of the copy whose do; valid until the thread's next call.
+TFS_EXPORT std::int32_t tfs_serves() { return tf_stitch::IsFirstCopy(); }
+TFS_EXPORT const char* tfs_serving_library() {
+  thread_local std::string path;
+  path = tf_stitch::ServingLibrary();
+  return path.c_str();
+}
+
+// Digest of the sources that this library is built of.
+TFS_EXPORT const char* tfs_sources() { return TFS_SOURCES; }
+
 TFS_EXPORT std::int64_t tfs_stat(int which) {
+  static const auto other = reinterpret_cast<std::int64_t (*)(int)>(tf_stitch::InServingCopy("tfs_stat"));
+  if (other != nullptr) return other(which);
   switch (which) {
-    case 0:
+    case TFS_RUNS:
       return tf_stitch::SumRuns(-1);
-    case 1:
+    case TFS_MISSES:
       return tf_stitch::GlobalCounters().misses.load();
-    case 2:
+    case TFS_BUILDS:
       return tf_stitch::GlobalCounters().builds.load();
-    case 3:
+    case TFS_FALLBACKS:
       return tf_stitch::SumFallbacks(-1);
     default:
       return -1;
+  }
+}
+
+TFS_EXPORT void tfs_visit_shapes(tfs_shape_fn visit, void* context) {
+  static const auto other =
+      reinterpret_cast<void (*)(tfs_shape_fn, void*)>(tf_stitch::InServingCopy("tfs_visit_shapes"));
+  if (other != nullptr) return other(visit, context);
+  for (const tf_stitch::ShapeRecord& one : tf_stitch::AllShapes()) {
+    visit(context, one.model.c_str(), one.region, one.shape.c_str(), one.runs, one.fallbacks);
   }
 }
 

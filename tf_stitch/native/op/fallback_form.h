@@ -31,6 +31,15 @@ struct RegionCall {
     return inputs;
   }
 
+  // The region's nodes, which run for this reason.
+  std::shared_ptr<const FallbackSubgraph> Nodes(const std::string& reason) const {
+    tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
+    tensorflow::Device* device = library == nullptr ? nullptr : library->device();
+    return runtime->Fallback(reason, [device](const std::string& definition, bool on_gpu) {
+      return FallbackSubgraph::Parse(definition, device, on_gpu);
+    });
+  }
+
   int NumValues() const { return kept == nullptr ? num_inputs - variables->size() : num_inputs; }
 };
 
@@ -41,7 +50,7 @@ class FallbackForm {
   // A call of a region whose nodes are faster. Nothing if the kernels have to run after all.
   std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot) {
     call.variables->Unlock();
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     bool ran = false;
     absl::Status status = absl::UnavailableError("no nodes");
     if (nodes != nullptr) status = function_.Run(call.ctx, call.Inputs(), nodes, &ran);
@@ -79,8 +88,11 @@ class FallbackForm {
   absl::Status AfterKernels(const RegionCall& call, const Slot& slot, const ProfitabilityCheck::Turn& turn,
                             const absl::Status& status, bool can_fall_back) {
     slot.check.End(call.placement.stream, turn, status.ok());
-    if (status.ok()) call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok()) return status;
+    if (status.ok()) {
+      call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
+      slot.runs.fetch_add(1, std::memory_order_relaxed);
+      return status;
+    }
     if (can_fall_back) return Fallback(call, std::string(status.message()));
     return absl::IsInvalidArgument(status) ? ErrorOfNodes(call, status) : status;
   }
@@ -89,7 +101,7 @@ class FallbackForm {
   absl::Status Fallback(const RegionCall& call, std::string reason) {
     call.variables->Unlock();
     DropKept(call);
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback(reason, &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes(reason);
     if (nodes != nullptr) {
       bool ran = false;
       const absl::Status status = function_.Run(call.ctx, call.Inputs(), nodes, &ran);
@@ -108,7 +120,7 @@ class FallbackForm {
 
   // Takes unlocked variables.
   absl::Status RunUnseen(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     if (nodes == nullptr) return absl::UnavailableError("");
     if (!MemoryOf(call.ctx).Fits(slot.fallback_bytes)) {
       return absl::ResourceExhaustedError(
@@ -149,7 +161,7 @@ class FallbackForm {
   // What the nodes say to the values at which a kernel ended with `error`; that itself, where they say nothing.
   absl::Status ErrorOfNodes(const RegionCall& call, const absl::Status& error) {
     call.variables->Unlock();
-    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");
     std::vector<tensorflow::Tensor> inputs;
     if (nodes == nullptr || !UnseenInputs(call, *nodes, &inputs).ok()) return error;
     const absl::Status said = Named(call, inputs, nodes);

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "op/partition_passes.h"
+#include "op/work_queue.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/platform/cpu_info.h"
-#include "tensorflow/core/platform/threadpool.h"
 
 namespace tf_stitch {
 
@@ -20,26 +19,23 @@ constexpr char kParallel[] = "_tf_stitch_parallel";
 // A list of numbers: the arguments that are variables which its nodes write.
 constexpr char kWritten[] = "_tf_stitch_written";
 
-// Threads of their own run such nodes: the op waits for them in one of TensorFlow's, and the pool of those could be full
-// of ops that wait. Nothing in this pool waits for anything in it.
-inline tensorflow::thread::ThreadPool* ParallelNodes() {
-  static auto* pool = new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tf_stitch_fallback",
-                                                         std::max(2, tensorflow::port::MaxParallelism()));
-  return pool;
-}
+// Grappler has not seen its nodes: those of a converted model, whose original it would optimize.
+constexpr char kUnoptimized[] = "_tf_stitch_unoptimized";
 
 // The nodes. They are in no graph's library: TensorFlow drops the functions that a plug-in adds there.
 class FallbackSubgraph {
  public:
   // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none, or TensorFlow's passes fail.
-  static std::shared_ptr<const FallbackSubgraph> Parse(const std::string& definition, bool on_gpu) {
+  // `device` is one that it will run on.
+  static std::shared_ptr<const FallbackSubgraph> Parse(const std::string& definition, tensorflow::Device* device,
+                                                       bool on_gpu) {
     tensorflow::FunctionDefLibrary functions;
     tensorflow::FunctionDef* function = functions.add_function();
     if (!function->ParseFromString(definition)) return nullptr;
     if (on_gpu) {
       // The op's inputs and outputs lie on its device, where functions expect small integers in host memory.
       (*function->mutable_attr())[tensorflow::FunctionLibraryDefinition::kIntsOnDeviceAttr].set_b(true);
-    } else if (!RunPartitionPasses(function).ok()) {
+    } else if (!RunPasses(function->attr().count(kUnoptimized) != 0 ? device : nullptr, function).ok()) {
       return nullptr;
     }
     return std::shared_ptr<const FallbackSubgraph>(new FallbackSubgraph(functions));
@@ -111,9 +107,9 @@ class FallbackFunction {
     return absl::OkStatus();
   }
 
-  // Runs the nodes. Variables are read and written by TensorFlow's own ops: the caller holds no lock. None of it in
-  // TensorFlow's pool: this thread may be one of the pool's, and waiting for another could wait for itself. `ran` says
-  // whether an error is the nodes' own.
+  // Runs the nodes. Variables are read and written by TensorFlow's own ops: the caller holds no lock. This thread may be one
+  // of TensorFlow's pool, which has others only if they are free: it works until all is done. `ran` says whether an error is
+  // the nodes' own.
   absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,
                    const std::shared_ptr<const FallbackSubgraph>& nodes, std::vector<tensorflow::Tensor>* outputs,
                    bool* ran) {
@@ -162,7 +158,8 @@ class FallbackFunction {
                    tensorflow::FunctionLibraryRuntime* library, tensorflow::FunctionLibraryRuntime::Handle handle,
                    bool parallel, std::vector<tensorflow::Tensor>* outputs) const {
     std::function<void(std::function<void()>)> runner = [](std::function<void()> work) { work(); };
-    if (parallel) runner = [](std::function<void()> work) { ParallelNodes()->Schedule(std::move(work)); };
+    const auto queue = std::make_shared<WorkQueue>(ctx->runner());
+    if (parallel) runner = [queue](std::function<void()> work) { queue->Add(std::move(work)); };
     tensorflow::FunctionLibraryRuntime::Options options(ctx->step_id());
     // Nodes that fail cancel what they share a manager or a rendezvous with: no more than themselves, since the kernels
     // may run in their place.
@@ -176,7 +173,17 @@ class FallbackFunction {
     options.run_all_kernels_inline = !parallel;
     options.create_rendezvous = on_gpu_;  // for edges between its two memories
 
-    TF_RETURN_IF_ERROR(library->RunSync(options, handle, inputs, outputs));
+    if (parallel) {
+      absl::Status status;
+      library->Run(options, handle, inputs, outputs, [&status, queue](const absl::Status& done) {
+        status = done;
+        queue->Close();
+      });
+      queue->DoAll();
+      TF_RETURN_IF_ERROR(status);
+    } else {
+      TF_RETURN_IF_ERROR(library->RunSync(options, handle, inputs, outputs));
+    }
     if (static_cast<int>(outputs->size()) == ctx->num_outputs()) return absl::OkStatus();
     return absl::InternalError("tf_stitch: the region's own nodes have another number of outputs");
   }

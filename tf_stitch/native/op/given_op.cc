@@ -1,14 +1,17 @@
 // StitchGiven: a number in the host's memory, which says that what it waits for has been given to its device. It stands
 // for a control edge between GPUs, which in TensorFlow is a copy that is made when the first one has done all it was
 // given. Stateful: a constant would be folded into what reads it, and the control edge be back.
+#include "op/registration.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
 namespace {
 
-REGISTER_OP("StitchGiven").Output("given: int32").SetIsStateful().SetShapeFn(tensorflow::shape_inference::ScalarShape);
+TFS_REGISTER_OP("StitchGiven")
+    .Output("given: int32")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape);
 
 class GivenOp final : public tensorflow::OpKernel {
  public:
@@ -21,8 +24,8 @@ class GivenOp final : public tensorflow::OpKernel {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchGiven").Device(tensorflow::DEVICE_CPU), GivenOp);
-REGISTER_KERNEL_BUILDER(Name("StitchGiven").Device(tensorflow::DEVICE_GPU).HostMemory("given"), GivenOp);
+TFS_REGISTER_KERNEL(Name("StitchGiven").Device(tensorflow::DEVICE_CPU), GivenOp);
+TFS_REGISTER_KERNEL(Name("StitchGiven").Device(tensorflow::DEVICE_GPU).HostMemory("given"), GivenOp);
 
 }  // namespace
 }  // namespace tf_stitch

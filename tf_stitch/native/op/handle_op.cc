@@ -1,7 +1,7 @@
 // StitchHandle: the handle of a variable that a function holds, where it would be an argument; and StitchHold, which a
 // program calls before, with the handles. (plugin/held_variables.py)
 #include "op/held_handles.h"
-#include "tensorflow/core/framework/op.h"
+#include "op/registration.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -27,7 +27,7 @@ absl::Status HandleShape(InferenceContext* c) {
 }
 
 // The names of attribute and output are those of VarHandleOp, for which it stands.
-REGISTER_OP("StitchHandle")
+TFS_REGISTER_OP("StitchHandle")
     .Output("resource: resource")
     .Attr("dtype: type")
     .Attr("shape: shape")
@@ -36,7 +36,7 @@ REGISTER_OP("StitchHandle")
 
 // Numbers the handles from `first` on; not where `held` is false, for one is not a variable that lives as long as its
 // handles. An attribute would be part of what TensorFlow knows kernels by, and keeps them for.
-REGISTER_OP("StitchHold")
+TFS_REGISTER_OP("StitchHold")
     .Input("handles: N * resource")
     .Input("first: int64")
     .Output("held: bool")
@@ -79,10 +79,10 @@ class HoldOp final : public tensorflow::OpKernel {
   }
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchHandle").Device(tensorflow::DEVICE_CPU), HandleOp);
-REGISTER_KERNEL_BUILDER(Name("StitchHandle").Device(tensorflow::DEVICE_GPU).HostMemory("resource"), HandleOp);
-REGISTER_KERNEL_BUILDER(Name("StitchHold").Device(tensorflow::DEVICE_CPU), HoldOp);
-REGISTER_KERNEL_BUILDER(Name("StitchHold")
+TFS_REGISTER_KERNEL(Name("StitchHandle").Device(tensorflow::DEVICE_CPU), HandleOp);
+TFS_REGISTER_KERNEL(Name("StitchHandle").Device(tensorflow::DEVICE_GPU).HostMemory("resource"), HandleOp);
+TFS_REGISTER_KERNEL(Name("StitchHold").Device(tensorflow::DEVICE_CPU), HoldOp);
+TFS_REGISTER_KERNEL(Name("StitchHold")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("handles")
                             .HostMemory("first")

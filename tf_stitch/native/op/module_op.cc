@@ -1,9 +1,13 @@
 // StitchModule: reads what a converted SavedModel carries, when the model is initialized.
 #include <iostream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
 
-#include "op/aot_module.h"
+#include "op/loaded_modules.h"
 #include "op/module_file.h"
-#include "tensorflow/core/framework/op.h"
+#include "op/registration.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/env.h"
@@ -11,7 +15,7 @@
 namespace tf_stitch {
 namespace {
 
-REGISTER_OP("StitchModule")
+TFS_REGISTER_OP("StitchModule")
     .Input("path: string")
     .Attr("digest: string")
     .SetIsStateful()
@@ -28,15 +32,11 @@ class ModuleOp final : public tensorflow::OpKernel {
     const tensorflow::Tensor& input = ctx->input(0);
     OP_REQUIRES(ctx, input.NumElements() == 1, absl::InvalidArgumentError("the path of a module is one string"));
     const std::string path(input.flat<tensorflow::tstring>()(0));
-    std::string bytes, error;
-    std::shared_ptr<const AotModule> module;
-    error = Read(path, &bytes);
-    if (error.empty()) error = AotModule::Parse(std::move(bytes), digest_, &module);
-    if (!error.empty()) {
-      error = "its kernels could not be read from " + path + ": " + error;
-      std::cerr << "[tf_stitch] a converted model runs TensorFlow's own ops: " << error << std::endl;
-    }
-    KeepAotModule(digest_, std::move(module), error);
+    std::string error;
+    auto module = LoadModule(digest_, path, [path](std::string* bytes) { return Read(path, bytes); }, &error);
+    if (module == nullptr) std::cerr << "[tf_stitch] a converted model runs TensorFlow's own ops: " << error << std::endl;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    module_ = std::move(module);
   }
 
  private:
@@ -52,9 +52,11 @@ class ModuleOp final : public tensorflow::OpKernel {
   }
 
   std::string digest_;
+  std::mutex mutex_;
+  std::shared_ptr<const AotModule> module_;  // as long as TensorFlow keeps the initialization: a session, to its end
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchModule").Device(tensorflow::DEVICE_CPU), ModuleOp);
+TFS_REGISTER_KERNEL(Name("StitchModule").Device(tensorflow::DEVICE_CPU), ModuleOp);
 
 }  // namespace
 }  // namespace tf_stitch

@@ -3,9 +3,9 @@
 // whose result is the mean of all losses, would end with its backward pass, and the next one begin behind it.
 #include <string>
 
+#include "op/registration.h"
 #include "op/stream_order.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/variant.h"
 #include "tensorflow/core/framework/variant_tensor_data.h"
@@ -17,13 +17,13 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-REGISTER_OP("StitchPeerSend")
+TFS_REGISTER_OP("StitchPeerSend")
     .Input("input: T")
     .Output("sent: variant")
     .Attr("T: {numbertype, bool}")  // what bytes can be copied of
     .SetShapeFn(tensorflow::shape_inference::ScalarShape);
 
-REGISTER_OP("StitchPeerReceive")
+TFS_REGISTER_OP("StitchPeerReceive")
     .Input("sent: variant")
     .Output("output: T")
     .Attr("T: {numbertype, bool}")
@@ -93,8 +93,8 @@ class PeerReceiveOp final : public tensorflow::OpKernel {
   StreamMark here_, there_;  // guarded by mutex_
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchPeerSend").Device(tensorflow::DEVICE_GPU).HostMemory("sent"), PeerSendOp);
-REGISTER_KERNEL_BUILDER(Name("StitchPeerReceive").Device(tensorflow::DEVICE_GPU).HostMemory("sent"), PeerReceiveOp);
+TFS_REGISTER_KERNEL(Name("StitchPeerSend").Device(tensorflow::DEVICE_GPU).HostMemory("sent"), PeerSendOp);
+TFS_REGISTER_KERNEL(Name("StitchPeerReceive").Device(tensorflow::DEVICE_GPU).HostMemory("sent"), PeerReceiveOp);
 
 }  // namespace
 }  // namespace tf_stitch

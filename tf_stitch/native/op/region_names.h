@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "op/aot_module.h"
+#include "op/converted_regions.h"
 
 namespace tf_stitch {
 
@@ -17,7 +17,7 @@ inline std::atomic<std::int64_t>& GraphToken() {
 
 // "" or why a node may not name the region of a session.
 inline std::string RefuseRegion(std::int64_t region, std::int64_t token) {
-  if (region < 0 || region >= kFirstAotRegion) return "there is no region " + std::to_string(region);
+  if (region < 0 || region >= kFirstConvertedRegion) return "there is no region " + std::to_string(region);
   const std::int64_t wanted = GraphToken().load(std::memory_order_relaxed);
   if (wanted == 0 || token == wanted) return "";
   return "region " + std::to_string(region) + " belongs to another graph: this one was not rewritten in this process";

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <thread>
 
+#include "op/loaded_modules.h"
 #include "op/step_labels.h"
 
 namespace tf_stitch {
@@ -56,9 +57,25 @@ bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
 
 }  // namespace
 
+std::string ShapeText(const std::vector<std::int64_t>& key) {
+  std::string text;
+  for (std::size_t at = 1; at < key.size();) {  // flags come first
+    const std::int64_t rank = key[at++];
+    text += text.empty() ? "[" : " [";
+    for (std::int64_t i = 0; i < rank && at < key.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(key[at++]);
+    text += "]";
+  }
+  return text;
+}
+
 Counters& GlobalCounters() {
   static auto* counters = new Counters;
   return *counters;
+}
+
+RegionRuntime::~RegionRuntime() {  // executables count into what goes before them
+  std::atomic_store(&last_, std::shared_ptr<const Slot>());
+  slots_.clear();
 }
 
 void RegionRuntime::Enter() {
@@ -226,7 +243,8 @@ void RegionRuntime::DropUnused() {
   slots_.erase(oldest);  // a call that runs it holds it
 }
 
-std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::string& reason, ParseFallback parse) {
+std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::string& reason,
+                                                                 const ParseFallback& parse) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto known = reasons_.find(reason);
@@ -237,7 +255,7 @@ std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::strin
   }
   if (converted()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (fallback_ == nullptr && !own_nodes_.empty()) fallback_ = parse(own_nodes_, context_ != nullptr);
+    if (fallback_ == nullptr && !converted_->own_nodes.empty()) fallback_ = parse(converted_->own_nodes, context_ != nullptr);
     ++reasons_.emplace(reason, Reason{fallback_ == nullptr, 0}).first->second.count;
     return fallback_;
   }
@@ -257,15 +275,19 @@ std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::strin
   return record.through_python ? nullptr : fallback_;
 }
 
-void RegionRuntime::BringOwnNodes(const std::string& definition) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (own_nodes_.empty()) own_nodes_ = definition;
-}
-
 void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [reason, record] : reasons_) {
     if (!reason.empty() && !record.through_python) records->push_back({region_, reason, record.count});
+  }
+}
+
+void RegionRuntime::AddShapes(std::vector<ShapeRecord>* records) {
+  if (!converted()) return;
+  const std::string model = ModelOf(converted_->module);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [key, slot] : slots_) {
+    if (slot->built) records->push_back({model, converted_->region, ShapeText(key), slot->runs, slot->fallbacks});
   }
 }
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "op/aot_module.h"
 #include "op/callbacks.h"
+#include "op/converted_regions.h"
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
 #include "op/profitability_check.h"
@@ -38,6 +38,7 @@ struct Slot {
   int interrupted = 0;  // builds that failed for a reason that may pass
   std::chrono::steady_clock::time_point ask_again;  // if pending
   mutable ProfitabilityCheck check;
+  mutable std::atomic<std::int64_t> runs{0}, fallbacks{0};  // of a converted model's region
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
   std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
 };
@@ -48,6 +49,17 @@ struct ReasonRecord {
   std::string reason;
   std::int64_t count;
 };
+
+// What a region of a converted model has done for a shape.
+struct ShapeRecord {
+  std::string model;
+  std::int64_t region;  // in the module
+  std::string shape;
+  std::int64_t runs, fallbacks;
+};
+
+// Of a key, as "[32,128] [128]": of the inputs, then of the variables.
+std::string ShapeText(const std::vector<std::int64_t>& key);
 
 // What became of the CUDA graphs of a region on a device.
 struct GraphRecord {
@@ -63,8 +75,15 @@ inline constexpr char kNothingBuilt[] = "nothing was built for these shapes";
 
 class RegionRuntime {
  public:
-  RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
-      : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
+  // `converted`: null of a session's region.
+  RegionRuntime(std::int64_t region, std::shared_ptr<const ConvertedRegion> converted, int device, CUcontext context,
+                std::vector<std::int32_t> signature)
+      : region_(region),
+        converted_(std::move(converted)),
+        device_(device),
+        context_(context),
+        signature_(std::move(signature)) {}
+  ~RegionRuntime();
 
   // A kernel that is to run the region, and one that never will again. With the last one go the executables and the
   // fallback subgraph: a function that was traced anew and freed leaves its region to nobody. Python is told, later and in
@@ -85,8 +104,8 @@ class RegionRuntime {
 
   // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
   // once for every reason ("": they are timed), which reports it: the caller holds no lock.
-  using ParseFallback = std::shared_ptr<const FallbackSubgraph> (*)(const std::string& definition, bool on_gpu);
-  std::shared_ptr<const FallbackSubgraph> Fallback(const std::string& reason, ParseFallback parse);
+  using ParseFallback = std::function<std::shared_ptr<const FallbackSubgraph>(const std::string& definition, bool on_gpu)>;
+  std::shared_ptr<const FallbackSubgraph> Fallback(const std::string& reason, const ParseFallback& parse);
 
   // What the check of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
   // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
@@ -104,11 +123,9 @@ class RegionRuntime {
   // Tells Python why the region's nodes are not timed. The caller holds no lock.
   void NotTimed(const std::string& reason) const;
 
-  // The region's own nodes, a serialized FunctionDef: of a region of a converted model, which needs no Python.
-  void BringOwnNodes(const std::string& definition);
-
   void AddReasons(std::vector<ReasonRecord>* records);
   void AddGraphs(std::vector<GraphRecord>* records);
+  void AddShapes(std::vector<ShapeRecord>* records);
 
   std::int64_t region() const { return region_; }
   int device() const { return device_; }
@@ -130,13 +147,15 @@ class RegionRuntime {
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
   void TakeFromModule(const Extents& extents, Slot* slot) const;
-  void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const;
-  bool converted() const { return region_ >= kFirstAotRegion; }
+  void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, std::shared_ptr<const void> code,
+               Slot* slot) const;
+  bool converted() const { return converted_ != nullptr; }
   static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held
 
   const std::int64_t region_;
+  const std::shared_ptr<const ConvertedRegion> converted_;
   const int device_;
   const CUcontext context_;
   const std::vector<std::int32_t> signature_;
@@ -146,7 +165,6 @@ class RegionRuntime {
   std::int64_t clock_ = 0;  // lookups
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   std::shared_ptr<const FallbackSubgraph> fallback_;
-  std::string own_nodes_;  // of a converted model
   std::map<std::string, Reason> reasons_;
   int kernels_ = 0;  // that are to run it
   mutable GraphCounters graphs_;

@@ -4,9 +4,11 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "op/gemm.h"
 #include "op/key_flags.h"
+#include "op/loaded_modules.h"
 #include "op/region_runtime.h"
 
 namespace tf_stitch {
@@ -18,13 +20,17 @@ constexpr auto kPatience = std::chrono::milliseconds(10);
 constexpr int kMostInterrupted = 4;
 constexpr auto kFirstWait = std::chrono::milliseconds(500);
 
-// Once a process for each reason: a model may have many regions.
-void SayFallback(const std::string& reason) {
+constexpr std::size_t kMostSaid = 1000;  // lines: a server may load a model each hour
+
+// Once for each model and reason: it may have many regions, and meet many shapes.
+void SayFallback(const ConvertedRegion& region, const std::vector<std::int64_t>& key, const std::string& reason) {
   static auto* mutex = new std::mutex;
   static auto* said = new std::set<std::string>;
+  const std::string model = ModelOf(region.module);
   const std::lock_guard<std::mutex> lock(*mutex);
-  if (!said->insert(reason).second) return;
-  std::cerr << "[tf_stitch] a region of a converted model runs TensorFlow's own ops: " << reason << std::endl;
+  if (said->size() >= kMostSaid || !said->insert(model + "\n" + reason).second) return;
+  std::cerr << "[tf_stitch] " << model << ": region " << region.region << " runs TensorFlow's own ops for "
+            << ShapeText(key) << ": " << reason << std::endl;
 }
 
 }  // namespace
@@ -49,14 +55,14 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
     if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
     return;
   }
-  Prepare(result.words, extents, slot);
+  Prepare(result.words, extents, nullptr, slot);
 }
 
 // Kernels and own nodes were timed when the model was converted.
 void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
-  const AotPlace place = FindAotRegion(region_);
+  const std::shared_ptr<const AotModule> module = FindModule(converted_->module, &slot->reason);
   AotModule::Device device;
-  if (context_ != nullptr) {
+  if (slot->reason.empty() && context_ != nullptr) {
     int major = 0, minor = 0;
     slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&major, kDeviceMajor, device_));
     if (slot->reason.empty()) {
@@ -67,23 +73,24 @@ void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
   }
   std::vector<std::int64_t> words, references;
   if (slot->reason.empty()) {
-    slot->reason = place.module == nullptr ? place.reason
-                                           : place.module->Words(place.region, device, slot->key, &words, &references);
+    slot->reason = module->Words(converted_->region, device, slot->key, &words, &references);
   }
   if (slot->reason.empty()) {
     Extents of_module = extents;
     of_module.references = &references;
-    Prepare(words, of_module, slot);
+    Prepare(words, of_module, module, slot);
   }
   if (slot->executable == nullptr) {
-    SayFallback(slot->reason);
+    SayFallback(*converted_, slot->key, slot->reason);
   } else {
     slot->check.Decide({});
   }
 }
 
-void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const {
+void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents,
+                            std::shared_ptr<const void> code, Slot* slot) const {
   auto executable = std::make_unique<Executable>();
+  executable->code = std::move(code);
   slot->reason = Decode(words, extents, executable.get());
   if (!slot->reason.empty()) {
     slot->invalid = true;

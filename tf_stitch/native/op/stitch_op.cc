@@ -1,5 +1,5 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
-#include "op/aot_module.h"
+#include "op/converted_regions.h"
 #include "op/held_handles.h"
 #include "op/launch.h"
 #include "cuda/node_types.h"
@@ -7,10 +7,10 @@
 #include "cuda/matmul_settings.h"
 #include "op/region_names.h"
 #include "op/region_runtime.h"
+#include "op/registration.h"
 #include "op/runtime_registry.h"
 #include "op/shape_key.h"
 #include "op/ready_outputs.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "op/scratch.h"
 #include "op/variables.h"
@@ -25,7 +25,7 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
 #define TFS_SIGNATURE(name)                  \
-  REGISTER_OP(name)                          \
+  TFS_REGISTER_OP(name)                      \
       .Input("inputs: Tin")                  \
       .Input("variables: N * resource")      \
       .Output("outputs: Tout")               \
@@ -67,7 +67,7 @@ class StitchOp final : public tensorflow::OpKernel {
   }
 
   ~StitchOp() override {
-    if (RegionRuntime* runtime = runtime_.load()) runtime->Leave();
+    if (runtime_ != nullptr) entered_->Leave();
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -91,10 +91,11 @@ class StitchOp final : public tensorflow::OpKernel {
       return refused.empty() ? absl::OkStatus() : absl::InvalidArgumentError("tf_stitch: " + refused);
     }
     if (region_ < 0) return absl::InvalidArgumentError(absl::StrCat("tf_stitch: a module has no region ", region_));
-    TF_RETURN_IF_ERROR(c->GetAttr("original", &own_nodes_));
+    std::string own_nodes;
+    TF_RETURN_IF_ERROR(c->GetAttr("original", &own_nodes));
     std::vector<std::string> names;
     TF_RETURN_IF_ERROR(c->GetAttr("variable_names", &names));
-    region_ = AotRegion(module, region_, !names.empty(), own_nodes_);
+    converted_ = FindConvertedRegion({module, region_, !names.empty(), std::move(own_nodes)});
     return absl::OkStatus();
   }
 
@@ -139,7 +140,10 @@ class StitchOp final : public tensorflow::OpKernel {
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
-    if (slot->executable == nullptr) return fallback_.Fallback(call, slot->reason);
+    if (slot->executable == nullptr) {
+      slot->fallbacks.fetch_add(1, std::memory_order_relaxed);
+      return fallback_.Fallback(call, slot->reason);
+    }
     if (UpdatesDuplicate(*slot, variables)) {
       return fallback_.Fallback(call, "a variable that it updates is passed to it twice");
     }
@@ -163,6 +167,8 @@ class StitchOp final : public tensorflow::OpKernel {
   absl::StatusOr<RegionRuntime*> Runtime(const Placement& placement) {
     RegionRuntime* runtime = runtime_.load(std::memory_order_acquire);
     if (TF_PREDICT_TRUE(runtime != nullptr)) return runtime;
+    const std::lock_guard<std::mutex> lock(entering_);
+    if (entered_ != nullptr) return entered_.get();
     CUcontext context = nullptr;
     CUdevice device = -1;
     if (on_gpu_) {
@@ -170,16 +176,17 @@ class StitchOp final : public tensorflow::OpKernel {
       const ScopedContext current(context);
       TF_RETURN_IF_ERROR(CudaStatus("cuCtxGetDevice", Cuda().CtxGetDevice(&device)));
     }
-    runtime = FindRuntime(region_, device, context, signature_);
-    if (runtime == nullptr) {
+    std::shared_ptr<RegionRuntime> found =
+        converted_ == nullptr ? FindRuntime(region_, device, context, signature_)
+                              : FindRuntime(converted_, device, context, signature_);
+    if (found == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("tf_stitch: ", name(), " has other types than the first node of region ", region_));
     }
-    if (!own_nodes_.empty()) runtime->BringOwnNodes(own_nodes_);
-    runtime->Enter();
-    RegionRuntime* other = nullptr;
-    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call entered for this kernel
-    return runtime;
+    found->Enter();
+    entered_ = std::move(found);
+    runtime_.store(entered_.get(), std::memory_order_release);
+    return entered_.get();
   }
 
   // Returns with the variables locked as the executable needs it, so that its key still holds.
@@ -332,18 +339,20 @@ class StitchOp final : public tensorflow::OpKernel {
   int num_inputs_ = 0;
   int num_variables_ = 0;
   std::vector<int> early_;  // outputs that the node's readers may want before the region has ended
-  std::string own_nodes_;  // a serialized FunctionDef
+  std::shared_ptr<const ConvertedRegion> converted_;  // null: it is a session's
   std::unique_ptr<KeptVariables> kept_;  // null: they are passed
   std::vector<std::int32_t> signature_;
+  std::mutex entering_;
+  std::shared_ptr<RegionRuntime> entered_;  // once a call has come; guarded by entering_ until runtime_ is set
   std::atomic<RegionRuntime*> runtime_{nullptr};
   FallbackForm fallback_;
   mutable std::once_flag memory_once_;
   mutable std::shared_ptr<KeptTensors> memory_;
 };
 
-#define TFS_KERNEL(name)                                                                              \
-  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), StitchOp);                       \
-  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_GPU).HostMemory("variables"), StitchOp)
+#define TFS_KERNEL(name)                                                                          \
+  TFS_REGISTER_KERNEL(Name(name).Device(tensorflow::DEVICE_CPU), StitchOp);                       \
+  TFS_REGISTER_KERNEL(Name(name).Device(tensorflow::DEVICE_GPU).HostMemory("variables"), StitchOp)
 
 TFS_KERNEL("StitchOp");
 TFS_KERNEL("StitchStateOp");

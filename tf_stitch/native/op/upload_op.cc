@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "op/placement.h"
+#include "op/registration.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
@@ -18,7 +18,7 @@ using tensorflow::Tensor;
 constexpr std::size_t kPiece = 16 << 20;  // bytes of a copy
 constexpr std::size_t kPieces = 4;        // under way: beyond, the host waits for the oldest
 
-REGISTER_OP("StitchUpload")
+TFS_REGISTER_OP("StitchUpload")
     .Input("input: T")
     .Output("output: T")
     .Attr("T: {numbertype, bool}")  // what bytes can be copied of
@@ -97,7 +97,7 @@ class UploadOp final : public tensorflow::OpKernel {
   std::deque<Piece> pieces_;  // the one that was given to the device first comes first
 };
 
-REGISTER_KERNEL_BUILDER(Name("StitchUpload").Device(tensorflow::DEVICE_GPU).HostMemory("input"), UploadOp);
+TFS_REGISTER_KERNEL(Name("StitchUpload").Device(tensorflow::DEVICE_GPU).HostMemory("input"), UploadOp);
 
 }  // namespace
 }  // namespace tf_stitch
