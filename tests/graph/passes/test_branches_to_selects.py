@@ -292,6 +292,27 @@ def test_who_reads_waits_for_no_part_of_what_stays(function: Callable[..., Any])
     program.check(X)
 
 
+def reads_in_a_branch(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    count, weights = variables
+    inverse = tf.linalg.inv(tf.eye(2) * 9.0)  # no kernel of ours
+    read = tf.cond(x[1] > 1, lambda: tf.reshape(tf.linalg.inv(inverse), [4]), lambda: weights.read_value() * 2.0)
+    return [read, tf.cond(x[0] > 0, lambda: x + 0.0, lambda: weights.assign(count.read_value()))]
+
+
+def reads_in_a_loop(variables: list[tf.Variable], x: tf.Tensor) -> list[tf.Tensor]:
+    count, weights = variables
+    _, read = tf.while_loop(lambda i, _: i < 2, lambda i, had: (i + 1, had + weights.read_value()), (0, x))
+    return [read, tf.cond(x[0] > 0, lambda: x + 0.0, lambda: weights.assign(count.read_value()))]
+
+
+@pytest.mark.parametrize("function", [reads_in_a_branch, reads_in_a_loop])
+def test_an_update_waits_for_what_stays_and_reads_before_it(function: Callable[..., Any]) -> None:
+    """By way of what is first behind it: what is in it may not run."""
+    program = Program(function, [WEIGHTS, WEIGHTS])
+    assert became(program) == 1
+    program.check(X)
+
+
 def test_a_value_that_is_fetched_is_one() -> None:
     """Of a session: nothing reads it."""
     program = Program(values, [WEIGHTS])

@@ -32,14 +32,18 @@ def is_read(node: ImportedNode) -> bool:
 
 def earlier_accesses(graph: ImportedGraph) -> dict[str, list[str]]:
     """Node that reads or updates a variable -> those of its accesses that come before it, where one of the two updates.
-    Of these the last: the others come before one of them."""
+    Of these the last: the others come before one of them. Behind a loop these may be in it; in a loop, they are those
+    of the same trip, or from outside."""
     writes = {name for name, node in graph.nodes.items() if not is_read(node)}
     touched = [names for names in touching(graph).values() if len(names) > 1 and writes & set(names)]
     before = _accesses_before(graph, {n for names in touched for n in names})
+    through_loops = _accesses_before(graph, {n for names in touched for n in names}, back_edges=True)
     found: dict[str, dict[str, None]] = {}
     for names in touched:
         updates = before.mask(n for n in names if n in writes)
-        matter = {name: before.masks[name] & (before.mask(names) if name in writes else updates) for name in names}
+        in_loops = {name for name in names if through_loops.has(name, name)}
+        masks = {name: (before if name in in_loops else through_loops).masks[name] for name in names}
+        matter = {name: masks[name] & (before.mask(names) if name in writes else updates) for name in names}
         for name in names:
             earlier = [n for n in names if matter[name] & before.place[n]]
             covered = functools.reduce(operator.or_, (matter[n] for n in earlier), 0)
@@ -62,14 +66,23 @@ class _Before:
         return functools.reduce(operator.or_, (self.place[name] for name in names), 0)
 
 
-def _accesses_before(graph: ImportedGraph, names: Set[str]) -> _Before:
+def _accesses_before(graph: ImportedGraph, names: Set[str], back_edges: bool = False) -> _Before:
+    """
+    Args:
+        back_edges: of loops count, too: each access in a loop comes before itself.
+    """
     place = {name: 1 << i for i, name in enumerate(sorted(names))}
     masks: dict[str, int] = {}
-    for name, node in graph.nodes.items():
-        mask = 0
-        for other in (*map(producer_of, node.inputs), *node.control_inputs):
-            mask |= masks.get(other, 0) | place.get(other, 0)
-        masks[name] = mask
+    changed = True
+    while changed:
+        changed = False
+        for name, node in graph.nodes.items():
+            mask = 0
+            for other in (*map(producer_of, node.inputs), *node.control_inputs):
+                changed |= back_edges and other in graph.nodes and other not in masks  # once more
+                mask |= masks.get(other, 0) | place.get(other, 0)
+            changed |= masks.get(name, mask) != mask
+            masks[name] = mask
     return _Before(place, masks)
 
 

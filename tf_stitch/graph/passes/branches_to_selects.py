@@ -201,9 +201,25 @@ class _Conversion:
             if node.name in self._branches.sides or any(
                     name in behind for name in (*map(producer_of, node.inputs), *node.control_inputs)):
                 behind.add(node.name)
-        found = {name: [n for n in earlier if self._may_lead(n, name)]
+        found = {name: list(dict.fromkeys(w for n in earlier for w in self._ways(n, name)))
                  for name, earlier in earlier_accesses(self._graph).items() if name in behind}
         return {name: earlier for name, earlier in found.items() if earlier}
+
+    def _ways(self, before: str, after: str) -> list[str]:
+        """What a node waits for so that it comes after another: that itself; or, if it is in a loop or in a branch that
+        stays, what is first behind these, as a Merge, and came before the node. Nothing if that is in a loop, into which
+        TensorFlow has what leads there."""
+        if self._may_lead(before, after):
+            return [before]
+        if not self._branches.around[before] - self._branches.around[after]:
+            return []
+        needed, ways, seen, stack = self._needed_by(after), list[str](), {before, after}, [before]
+        while stack:
+            for user in (node.name for node in self._edit.users.get(stack.pop(), ())):
+                if user in needed and user not in seen:
+                    seen.add(user)
+                    (ways if self._may_lead(user, after) else stack).append(user)
+        return ways
 
     def _may_lead(self, before: str, after: str) -> bool:
         """Whether a node can wait for another itself: out of a loop, or of a branch that stays, and into a loop nothing
