@@ -248,7 +248,7 @@ def test_the_program_ends_during_builds(start: Start, cache: Path, tmp_path: Pat
     """Of a thread that nobody waits for, and in the background, awaited and not."""
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
         program = start(PROGRAMS / "leaves_while_building.py", PATH=path, TF_STITCH_CACHE=str(cache),
-                        TF_STITCH_ASYNC=asynchronous, TF_STITCH_FIRST_STEP_SECONDS=seconds)
+                        TF_STITCH_ASYNC=asynchronous, TF_STITCH_FIRST_STEP_SECONDS=seconds, BEGUN=str(begun))
         wait_for(begun)
         left = program.said("left")
         assert program.said("[tf_stitch]") - left < SECONDS

@@ -1,9 +1,12 @@
-"""Ends while a compiler runs for a step of another thread, or beside it, and more builds wait."""
+"""Ends while a compiler runs for a step of another thread, or beside it, and more builds wait. What the variable BEGUN
+names is there once the compiler runs."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -25,5 +28,9 @@ def steps() -> None:
 
 
 threading.Thread(target=steps, daemon=True).start()
-time.sleep(2)
+begun = os.environ.get("BEGUN")
+deadline = time.monotonic() + (100 if begun else 2)
+while time.monotonic() < deadline and not (begun and Path(begun).exists()):
+    time.sleep(0.05)
+time.sleep(0.5)  # more builds wait
 print("left", flush=True)

@@ -207,8 +207,8 @@ class _Conversion:
 
     def _ways(self, before: str, after: str) -> list[str]:
         """What a node waits for so that it comes after another: that itself; or, if it is in a loop or in a branch that
-        stays, what is first behind these, as a Merge, and came before the node. Nothing if that is in a loop, into which
-        TensorFlow has what leads there."""
+        stays, what is first behind these, as a Merge, and came before the node. Nothing if the node is in a loop: it
+        has what leads there."""
         if self._may_lead(before, after):
             return [before]
         if not self._branches.around[before] - self._branches.around[after]:
