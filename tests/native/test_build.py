@@ -44,6 +44,16 @@ def test_name_says_version_and_source(source: Path, tmp_path: Path) -> None:
     assert build_library(TINY, tmp_path / "cache") != first
 
 
+def test_what_is_no_source_is_no_part_of_the_sources(source: Path) -> None:
+    """Python writes what it compiled beside them, as `bindings.cpython-311.pyc`."""
+    before = build.sources_digest()
+    (source.parent / "__pycache__").mkdir()
+    (source.parent / "__pycache__" / "bindings.cpython-311.pyc").write_bytes(b"x")
+    assert build.sources_digest() == before
+    (source.parent / "tiny.h").write_text("#pragma once\n")
+    assert build.sources_digest() != before
+
+
 def test_a_portable_library_serves_where_none_was_built(source: Path, tmp_path: Path) -> None:
     special = [f"cpu/host_blocks_{name}.cc" for name in ("baseline", "avx2", "avx512")]
     (source.parent / "cpu").mkdir()

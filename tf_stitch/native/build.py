@@ -160,7 +160,7 @@ def _recipe(library: Library) -> tuple[list[str], list[str], str]:
     version = tf.version.VERSION
     special = [flag for source in library.sources for flag in special_flags(source)]
     digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries,
-                               _OWN_SYMBOLS])
+                               _OWN_SYMBOLS, sources_digest()])
     return flags, libraries, f"{library.name}-tf{version}-{digest[:16]}"
 
 
@@ -211,7 +211,7 @@ def _digest(library: Library, settings: list[str]) -> str:
 def sources_digest() -> str:
     """What the libraries of one build of tf_stitch share, whatever the processor and TensorFlow are (16 hex digits)."""
     digest = hashlib.sha256(str(ABI_VERSION).encode())
-    for path in sorted(SOURCE_DIR.rglob("*.[ch]*")):
+    for path in sorted(path for path in SOURCE_DIR.rglob("*") if path.suffix in (".cc", ".h")):
         digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
