@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -24,8 +25,9 @@ def shared_cache() -> KernelCache:
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     found = KernelCache(Path(os.environ.get("TF_STITCH_TEST_CACHE") or caches / "tf_stitch_tests"))
     for path in found.folder.iterdir():
-        if time.time() - path.stat(follow_symlinks=False).st_mtime > KEPT_SECONDS:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process has put a file in its place meanwhile
+            if time.time() - path.stat(follow_symlinks=False).st_mtime > KEPT_SECONDS:
+                path.unlink()
     return found
 
 
