@@ -27,6 +27,7 @@ from typing import Any
 
 from absl import app, flags
 
+from tools.benchmark.machine import module_path
 from tools.benchmark.network_cases import CASES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +81,7 @@ def trained(case: str, backend: str, calls: int) -> dict[str, Any]:
 def begun(case: str, backend: str, folder: Path, calls: int) -> subprocess.Popen[str]:
     """A process that trains; `folder` is for its report."""
     environment = {k: v for k, v in os.environ.items() if k not in ("TF_STITCH", "TF_STITCH_REPORT")}
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": module_path(ROOT)}
     if backend == "stitch":
         environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder)}
     command = [sys.executable, *(["-m", "tf_stitch"] if backend == "stitch" else []), "-m", "tools.memory_peaks",

@@ -32,7 +32,7 @@ MUTANTS = (
            "if False:",
            (FALLBACK,)),
     Mutant("nobody waits for a plan", "tf_stitch/jit/fallback_memory.py",
-           "while place not in self._planned and not build.done():",
+           "while place not in self._planned and not build.done() and time.monotonic() < end:",
            "while False:",
            (FALLBACK,)),
     Mutant("a step does not wait for its kernels", "tf_stitch/jit/region_registry.py",

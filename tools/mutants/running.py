@@ -163,7 +163,7 @@ MUTANTS = (
            "            or value.type.rank < 0:\n",
            (MEMORY,)),
     Mutant("what is copied in the end is gone by then", "tf_stitch/placement/storage.py",
-           "            life[_memory_of(node, plan)].append(end)\n",
+           "            life[memory_of(node, plan)].append(end)\n",
            "            pass\n",
            (MEMORY,)),
     Mutant("an old value is copied out after its update", "tf_stitch/placement/storage.py",
