@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
 from tests.support.shared_cache import shared_cache
 from tf_stitch.config import load_config
-from tools.forced_forms import FORMS
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
@@ -30,8 +29,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt anew")
     parser.addoption("--exhaustive", action="store_true", help="run what is marked exhaustive, too")
-    parser.addoption("--form", choices=FORMS, help="what regions of end-to-end tests run: fallback, their fallback "
-                     "subgraphs; in_turns, these in every other call")
+    parser.addoption("--form", choices=("fallback", "in_turns"), help="what regions of end-to-end tests run: fallback, "
+                     "their fallback subgraphs; in_turns, these in every other call")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of a whole run")
 
 

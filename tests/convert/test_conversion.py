@@ -137,7 +137,7 @@ def test_verify_only_repeats_the_certificate(converted: Callable[[str], Path], c
 def test_a_dry_run_writes_nothing_and_tells_the_coverage(models: Callable[[str], Path], tmp_path: Path,
                                                          capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--input_dir={models('keras')}", f"--report={tmp_path / 'report.json'}", "--dry_run"]) == 0
-    said, *shapes = capsys.readouterr().out.splitlines()[-5:]  # two lines a signature
+    *shapes, said = capsys.readouterr().out.splitlines()[-5:]  # two lines a signature
     assert said.startswith("21 ops: 19 in 2 regions, ")  # nothing is built that would have kernels
     assert "not needed any more" not in said
     assert said.endswith("2 left (2 MatMul is a library call too large for a region)")

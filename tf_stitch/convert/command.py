@@ -174,8 +174,8 @@ def _run(values: flags.FlagValues) -> int:
     _write_report(options.report, outcome.document)
     for remark in outcome.remarks:
         print(f"note: {remark}")
-    print(outcome.coverage)
     print(*outcome.sizes, sep="\n")
+    print(outcome.coverage)
     if not values.dry_run:
         print(f"{options.target}: {len(outcome.checked)} runs like the original")
         library = load_op(config.cache_dir).path  # another one only where this process had it before
