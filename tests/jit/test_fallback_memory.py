@@ -16,7 +16,6 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.jit import region_registry
 from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.fallback_memory import MOST_ESTIMATES, NEGLIGIBLE, FallbackMemory, fallback_bytes, kernel_bytes
@@ -138,6 +137,15 @@ def test_a_call_waits_until_the_kernels_are_planned(memory: FallbackMemory) -> N
         assert memory.has_to_wait(PLACE, Future()) == waits
 
 
+def test_nobody_is_told_of_a_wait_for_what_is_there(memory: FallbackMemory) -> None:
+    build: Future[object] = Future()
+    build.set_result(None)
+    memory.saw(0, DeviceMemory(0, 100 * OWN))
+    said: list[str] = []
+    memory.wait(PLACE, build, BuildBudget(0.01, lambda: None), said.append)
+    assert said == []
+
+
 def test_a_call_waits_for_a_build_that_plans_nothing(memory: FallbackMemory) -> None:
     build: Future[object] = Future()
     memory.saw(0, DeviceMemory(0, 100 * OWN))
@@ -194,8 +202,7 @@ def test_a_step_whose_nodes_take_more_than_its_kernels_waits_for_these(
         return compiled(self, *arguments)
 
     monkeypatch.setattr(RegionBuilder, "_compile", slow)
-    monkeypatch.setattr(region_registry, "WAIT_SECONDS", patience)
-    monkeypatch.setattr(FallbackMemory.has_to_wait, "__defaults__", (patience,))
+    monkeypatch.setattr(registry.memory, "_patience", patience)
     registry.memory.saw(CPU_ORDINAL, DeviceMemory(0, free))
     budget = BuildBudget(0.01, lambda: None)
     if waits:

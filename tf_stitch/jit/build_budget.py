@@ -10,15 +10,14 @@ from typing import Any
 
 Wait = Callable[[Collection[Future[Any]], float], object]
 
-
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 """Ctrl-C reaches a thread between two waits."""
 
 
-def wait_long(build: Future[Any]) -> None:
-    """Returns when a build has ended."""
+def wait_until_built(build: Future[Any]) -> None:
+    """Returns when a build has ended, however long that takes."""
     while not build.done():
-        wait((build,), _POLL_SECONDS)
+        wait((build,), POLL_SECONDS)
 
 
 class BuildBudget:

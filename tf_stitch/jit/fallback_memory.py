@@ -12,6 +12,7 @@ from typing import Any
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_kinds import NO_MEMORY, Category, OpKind
+from tf_stitch.jit.build_budget import POLL_SECONDS, BuildBudget, wait_until_built
 from tf_stitch.jit.build_key import Key
 from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.placement.executable import Executable
@@ -23,11 +24,7 @@ SHARE = 0.05
 MOST_ESTIMATES = 8
 """Of a region: an estimate takes some 0.1 s for 2,000 nodes, and a program may have a size for each word it decodes.
 Later sizes count as the largest so far."""
-WAIT_SECONDS = 60.0
-"""That the steps of a graph wait for kernels, where TensorFlow's own ops would fit but take more memory than these."""
 _OUTSIDE = (OpKind.INPUT, OpKind.VARIABLE, OpKind.ASSIGN)
-_POLL_SECONDS = 0.2
-"""See jit/build_budget.py."""
 
 Build = tuple[int, int, Key]
 """Number of a region, ordinal of its device, and its signature."""
@@ -78,10 +75,12 @@ class FallbackMemory:
 
     Args:
         bound: a region's graph for the shapes of a signature.
+        patience: seconds that the steps of a graph wait for kernels, where TensorFlow's own ops would fit but take
+            more memory than these.
     """
 
-    def __init__(self, bound: Callable[[int, Key], TensorGraph]) -> None:
-        self._bound = bound
+    def __init__(self, bound: Callable[[int, Key], TensorGraph], patience: float = 60.0) -> None:
+        self._bound, self._patience = bound, patience
         self._devices: dict[int, DeviceMemory] = {}
         self._own: dict[Build, int] = {}
         self._planned: dict[Build, int] = {}
@@ -119,17 +118,31 @@ class FallbackMemory:
         except StitchError:  # the region's build meets it, too, and says it
             return 0
 
-    def has_to_wait(self, place: Build, build: Future[Any], seconds: float = WAIT_SECONDS) -> bool:
+    def wait(self, place: Build, build: Future[Any], budget: BuildBudget, say: Callable[[str], None]) -> None:
+        """Returns when a build has ended; or when the budget is spent and the region's own nodes may run meanwhile.
+
+        Args:
+            say: is told why a call waits beyond its budget, if it does.
+        """
+        begun = time.monotonic()
+        if self.has_to_wait(place, build) and not build.done():
+            say(self.why_not(place))
+            if not self.fits(place):
+                return wait_until_built(build)
+            budget.allow(self._patience - (time.monotonic() - begun))
+        return budget.wait(build)
+
+    def has_to_wait(self, place: Build, build: Future[Any]) -> bool:
         """Whether a call has to wait for its kernels, since the region's own nodes take too much memory meanwhile.
-        Returns when that is known: when the kernels are planned, or `build` is done; or, if the nodes fit, after so
-        many seconds."""
+        Returns when that is known: when the kernels are planned, or `build` is done; or, if the nodes fit, when the
+        patience has run out."""
         if self.own(place) <= NEGLIGIBLE:
             return False
         build.add_done_callback(lambda _: self._wake())
-        end = time.monotonic() + seconds if self.fits(place) else float("inf")
+        end = time.monotonic() + self._patience if self.fits(place) else float("inf")
         with self._known:
             while place not in self._planned and not build.done() and time.monotonic() < end:
-                self._known.wait(_POLL_SECONDS)
+                self._known.wait(POLL_SECONDS)
         return bool(self.why_not(place))
 
     def fits(self, place: Build) -> bool:

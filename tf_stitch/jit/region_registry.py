@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -20,10 +19,10 @@ from tf_stitch.errors import BindError, BuildPending, EmptyTensorError, StitchEr
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.jit.build_budget import BuildBudget, wait_long
+from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
-from tf_stitch.jit.fallback_memory import WAIT_SECONDS, Build, FallbackMemory
+from tf_stitch.jit.fallback_memory import FallbackMemory
 from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
@@ -231,7 +230,9 @@ class RegionRegistry:
         if new:
             self._prebuilder.runs(number, device, key.shapes, key.traits)
         if budget is not None:
-            self._wait((number, device, key), future, budget)
+            self.memory.wait((number, device, key), future, budget, lambda why: self._report.remark(
+                "memory", f"region {number}", f"its first step waits for its kernels, instead of TensorFlow's own ops "
+                                              f"meanwhile: {why}"))
         if not future.done():
             raise BuildPending
         with self._lock:
@@ -240,20 +241,6 @@ class RegionRegistry:
             raise BuildPending
         self._record(number, device, key, *future.result())
         return future.result()[0]
-
-    def _wait(self, place: Build, build: Future[tuple[Built, bool]], budget: BuildBudget) -> None:
-        """Until a build has ended, the budget is spent, and TensorFlow's own ops may run meanwhile."""
-        begun = time.monotonic()
-        if not self.memory.has_to_wait(place, build):
-            budget.wait(build)
-            return
-        self._report.remark("memory", f"region {place[0]}", "its first step waits for its kernels, instead of "
-                            f"TensorFlow's own ops meanwhile: {self.memory.why_not(place)}")
-        if self.memory.fits(place):
-            budget.allow(WAIT_SECONDS - (time.monotonic() - begun))
-            budget.wait(build)
-        else:
-            wait_long(build)
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], traits: Traits) -> None:
         aligned, tf32 = traits

@@ -46,6 +46,7 @@ from tf_stitch.errors import BuildInterruptedError, BuildPending, NativeError
 from tf_stitch.interruption import Interrupted, end_loops_by, interruptible
 from tf_stitch.native.build import STITCH_OP, build_library
 from tf_stitch.native.fallback_call import FallbackCall
+from tf_stitch.native.first_copy import serving_copy
 from tf_stitch.native.signatures import (
     BUILD_CALLBACK,
     FALLBACK_CALLBACK,
@@ -418,31 +419,11 @@ def load_op(cache_dir: Path, portable: bool = False) -> OpLibrary:
             path = build_library(STITCH_OP, cache_dir, portable)
             try:
                 raw_ops = tf.load_op_library(str(path))
-                serving = _serving_copy(path)
+                serving = serving_copy(path)
                 _loaded = OpLibrary(serving, raw_ops if serving == path else tf.load_op_library(str(serving)))
             except (OSError, tf.errors.OpError) as error:
                 raise NativeError(f"{path} could not be loaded: {error}; remove it to build it anew") from error
         return _loaded
-
-
-def _serving_copy(path: Path) -> Path:
-    """The file whose ops run: the library that was just loaded, or a copy that the program had loaded before.
-
-    Raises:
-        NativeError: that is none that this package could call.
-    """
-    library = declare(ctypes.CDLL(str(path)))
-    if library.tfs_serves():
-        return path
-    other = Path(library.tfs_serving_library().decode(errors="replace"))
-    sources = getattr(ctypes.CDLL(str(other)), "tfs_sources", None) if other.name else None
-    if sources is not None:
-        sources.restype = ctypes.c_char_p
-    if sources is None or sources() != library.tfs_sources():
-        found = str(other) if other.name else "an op library of tf_stitch"
-        raise NativeError(f"the program has loaded {found} before, which is of another version than this "
-                          f"tf_stitch: let it load a copy of {path}, or none")
-    return other
 
 
 def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:

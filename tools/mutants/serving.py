@@ -20,7 +20,7 @@ MUTANTS = (
            "if (other != nullptr) return other(which);",
            "",
            (f"{COPIES}::test_a_second_copy_registers_nothing_and_serves",)),
-    Mutant("a copy of another version is called", "tf_stitch/native/bindings.py",
+    Mutant("a copy of another version is called", "tf_stitch/native/first_copy.py",
            "if sources is None or sources() != library.tfs_sources():",
            "if sources is None:",
            (f"{COPIES}::test_a_copy_of_another_version_is_not_called",)),

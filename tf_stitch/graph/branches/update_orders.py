@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.frontend.tensorflow.control_context import Context
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
 from tf_stitch.graph.branches.branch_nodes import ASSIGNMENTS
+from tf_stitch.graph.finish.reach import Reach
 
 _HAND_ON = frozenset({"Identity", "Switch", "Enter", "Snapshot"})
 
@@ -30,24 +33,27 @@ def is_read(node: ImportedNode) -> bool:
     return node.op == "ReadVariableOp"
 
 
-def earlier_accesses(graph: ImportedGraph) -> dict[str, list[str]]:
+def earlier_accesses(graph: ImportedGraph, graph_def: GraphDef) -> dict[str, list[str]]:
     """Node that reads or updates a variable -> those of its accesses that come before it, where one of the two updates.
     Of these the last: the others come before one of them. Behind a loop these may be in it; in a loop, they are those
-    of the same trip, or from outside."""
+    of the same trip, or from outside.
+
+    Args:
+        graph_def: what the graph was imported from.
+    """
     writes = {name for name, node in graph.nodes.items() if not is_read(node)}
     touched = [names for names in touching(graph).values() if len(names) > 1 and writes & set(names)]
-    before = _accesses_before(graph, {n for names in touched for n in names})
-    through_loops = _accesses_before(graph, {n for names in touched for n in names}, back_edges=True)
+    reach = Reach.of(graph_def, _places({n for names in touched for n in names}))
     found: dict[str, dict[str, None]] = {}
     for names in touched:
-        updates = before.mask(n for n in names if n in writes)
-        in_loops = {name for name in names if through_loops.has(name, name)}
-        masks = {name: (before if name in in_loops else through_loops).masks[name] for name in names}
-        matter = {name: masks[name] & (before.mask(names) if name in writes else updates) for name in names}
+        every, updates = (functools.reduce(operator.or_, (reach.own[n] for n in some), 0)
+                          for some in (names, writes.intersection(names)))
+        masks = {name: (reach.once if reach.runs_again(name) else reach.ever)[name] for name in names}
+        matter = {name: masks[name] & (every if name in writes else updates) for name in names}
         for name in names:
-            earlier = [n for n in names if matter[name] & before.place[n]]
+            earlier = [n for n in names if matter[name] & reach.own[n]]
             covered = functools.reduce(operator.or_, (matter[n] for n in earlier), 0)
-            found.setdefault(name, {}).update(dict.fromkeys(n for n in earlier if not covered & before.place[n]))
+            found.setdefault(name, {}).update(dict.fromkeys(n for n in earlier if not covered & reach.own[n]))
     return {name: list(last) for name, last in found.items() if last}
 
 
@@ -62,28 +68,21 @@ class _Before:
         """Whether `one` comes before `other`."""
         return bool(self.masks[other] & self.place[one])
 
-    def mask(self, names: Iterable[str]) -> int:
-        return functools.reduce(operator.or_, (self.place[name] for name in names), 0)
 
-
-def _accesses_before(graph: ImportedGraph, names: Set[str], back_edges: bool = False) -> _Before:
-    """
-    Args:
-        back_edges: of loops count, too: each access in a loop comes before itself.
-    """
-    place = {name: 1 << i for i, name in enumerate(sorted(names))}
+def _accesses_before(graph: ImportedGraph, names: Set[str]) -> _Before:
+    place = _places(names)
     masks: dict[str, int] = {}
-    changed = True
-    while changed:
-        changed = False
-        for name, node in graph.nodes.items():
-            mask = 0
-            for other in (*map(producer_of, node.inputs), *node.control_inputs):
-                changed |= back_edges and other in graph.nodes and other not in masks  # once more
-                mask |= masks.get(other, 0) | place.get(other, 0)
-            changed |= masks.get(name, mask) != mask
-            masks[name] = mask
+    for name, node in graph.nodes.items():
+        mask = 0
+        for other in (*map(producer_of, node.inputs), *node.control_inputs):
+            mask |= masks.get(other, 0) | place.get(other, 0)
+        masks[name] = mask
     return _Before(place, masks)
+
+
+def _places(names: Set[str]) -> dict[str, int]:
+    """A bit for each name."""
+    return {name: 1 << i for i, name in enumerate(sorted(names))}
 
 
 def unordered_updates(graph: ImportedGraph, contexts: Mapping[str, Context]) -> Iterator[tuple[str, str]]:

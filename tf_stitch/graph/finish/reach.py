@@ -53,7 +53,7 @@ def _spread(order: Sequence[NodeDef], own: Mapping[str, int], masks: dict[str, i
     """Takes bits along all edges, in order; those that come to nodes with bits."""
     found: dict[str, int] = {}
     for node in order:
-        mask = masks.get(node.name, 0)
+        mask = 0
         for edge in node.input:
             mask |= masks.get(producer_of(edge), 0)
         if node.name in own:

@@ -202,7 +202,8 @@ class _Conversion:
                     name in behind for name in (*map(producer_of, node.inputs), *node.control_inputs)):
                 behind.add(node.name)
         found = {name: list(dict.fromkeys(w for n in earlier for w in self._ways(n, name)))
-                 for name, earlier in earlier_accesses(self._graph).items() if name in behind}
+                 for name, earlier in earlier_accesses(self._graph, self._edit.state.graph_def).items()
+                 if name in behind}
         return {name: earlier for name, earlier in found.items() if earlier}
 
     def _ways(self, before: str, after: str) -> list[str]:
