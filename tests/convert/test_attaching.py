@@ -14,9 +14,10 @@ import tensorflow as tf
 
 from tests.convert.models import MAKERS
 from tests.convert.test_conversion import ATOL, inputs
+from tests.support.model_loader import model_loader
 from tf_stitch.convert.paths import GRAPH_FILE
 from tf_stitch.convert.saved_model import parse, read_model
-from tools.benchmark.conversion_host import build_loader, one_region, run_loader
+from tools.benchmark.conversion_host import one_region, run_loader
 
 Folder = Callable[[str], Path]
 Use = Callable[..., dict[str, Any]]
@@ -28,7 +29,7 @@ SHORTER = 5
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_loader(tmp_path_factory.mktemp("loader"))
+    return model_loader(tmp_path_factory.mktemp("loader"))
 
 
 def run(program: Path, library: Path, model: Path, original: Path, x: np.ndarray, folder: Path, calls: int = 1
