@@ -89,6 +89,21 @@ class ForkServer:
         """As run, which waits for its end."""
         return Forked(self._path, command, environment, folder)
 
+    def completed(self, program: Path | str, arguments: Sequence[object], environment: Mapping[str, str], folder: Path,
+                  timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        """As run, with what the program wrote.
+
+        Args:
+            program: its file, or its text.
+        """
+        if isinstance(program, str):
+            (folder / "program.py").write_text(program)
+            program = folder / "program.py"
+        command = [str(program), *map(str, arguments)]
+        status = self.run(command, environment, folder, timeout)
+        stdout, stderr = ((folder / name).read_text() for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(command, status, stdout, stderr)
+
     def close(self) -> None:
         """Ends the server; programs that run stay."""
         self._server.terminate()
