@@ -18,8 +18,8 @@ from tests.support.zoo_case import Case, check_model
 
 SCRIPTS = sorted((ROOT / "models").glob("*.py"))
 COVERED = ("aiwriter", "asr", "dien", "transformer")
-"""Not run at each commit as they are here. Dien and transformer are then run in halves (test_model_variants.py), and
-what else is in these four is in others: encoders with attention in bert and multi-interests, decoders that take one
+"""Run on request alone as they are here. Dien and transformer are run in halves (test_model_variants.py), and what
+else is in these four is in others: encoders with attention in bert and multi-interests, decoders that take one
 word after the other, with attention and in a search, in nmt, LSTMs over lengths that vary in rokid, convolutions in
 front of them in crnn."""
 IN_TURNS = ("bert", "crnn", "multi-interests", "nmt", "rokid")
