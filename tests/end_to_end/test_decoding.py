@@ -33,10 +33,13 @@ def plain(request: pytest.FixtureRequest, tensorflow: Plain) -> tuple[int, Any]:
     return request.param, tokens(tensorflow(PROGRAM, request.param).decode())
 
 
-@pytest.mark.parametrize("environment", [{}, {"TF_STITCH_LOOP_OP": "0"}, {"TF_STITCH_WRAP": "py_function"}],
-                         ids=["loop as an op", "loop left alone", "in Python"])
-def test_tokens(plain: tuple[int, Any], environment: dict[str, str], forked: Runner) -> None:
-    batch, wanted = plain
+HOW = {"loop as an op": {}, "loop left alone": {"TF_STITCH_LOOP_OP": "0"},
+       "in Python": {"TF_STITCH_WRAP": "py_function"}}
+
+
+@pytest.mark.parametrize("how", each_commit(["loop as an op", "loop left alone"], HOW))
+def test_tokens(plain: tuple[int, Any], how: str, forked: Runner) -> None:
+    (batch, wanted), environment = plain, HOW[how]
     done = forked(PROGRAM, batch, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert tokens(done.stdout) == wanted
