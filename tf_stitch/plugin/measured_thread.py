@@ -6,10 +6,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.step_states import Function, InTurn
+
+if TYPE_CHECKING:
+    from tf_stitch.plugin.step_states import Function, InTurn
 
 
 @dataclass(frozen=True)
