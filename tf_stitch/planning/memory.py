@@ -52,6 +52,11 @@ class Use:
         return {How.KEPT: 0.0, How.ABSENT: None if self.read else 0.0, How.AGAIN: self.again_us,
                 How.PASSING: self.passing_us}[how]
 
+    @property
+    def can_be_computed(self) -> bool:
+        """Whether the value can be computed again then."""
+        return self.again_us is not None or self.passing_us is not None
+
 
 @dataclass(frozen=True)
 class Value:
@@ -85,7 +90,7 @@ class Value:
     @cached_property
     def is_settled(self) -> bool:
         """Whether there is nothing to choose."""
-        return all(use.read and use.again_us is None and use.passing_us is None for use in self.uses)
+        return all(use.read and not use.can_be_computed for use in self.uses)
 
 
 Choice: TypeAlias = tuple[tuple[How, ...], ...]

@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -25,8 +25,8 @@ GAP = 0.01
 MANY, PIECES = 600, 4
 """Variables from which on values of equal layers are decided together, those of neighbouring layers in this many
 pieces: a budget between two decisions for all of them would be met by the dearer one."""
-ROUNDS, TIMES = 30, 12
-"""Programs that are solved until no time is over the budget, and times that each adds at most."""
+TIMES = 12
+"""Times of the step that a program gets at once, where more than the budget is alive."""
 SCALE = 1 << 10
 """Bytes are counted in KiB: a solver's tolerance is relative to its numbers."""
 TOLERANCE = 20
@@ -74,13 +74,13 @@ def solve_memory(problem: MemoryProblem, budget: int, solver: str = "ilp", secon
     if pulp is None:
         return found
     end = time.monotonic() + seconds
-    better = _Program(pulp, problem, budget).solve(found, end)
-    if better is None:  # nothing fits
-        least = _Program(pulp, problem, None).solve(found, end)
-        better = least and (_Program(pulp, problem, least.peak).solve(least, end) or least)
-    if better is None or (better.peak > most(budget) and better.peak >= peak):
-        return found
-    return better if peak > most(budget) or better.us <= us else found
+    if found.greedy_us == float("inf"):  # is there one that fits?
+        least = _Program(pulp, problem, None).solve(found, budget, time.monotonic() + seconds / 3)
+        if least is not None and least.peak < found.peak:
+            found = replace(least, status="greedy")
+        budget = max(budget, found.peak)
+    better = _Program(pulp, problem, budget).solve(found, budget, end)
+    return better if better is not None and better.peak <= most(budget) and better.us <= found.us else found
 
 
 def most(budget: int) -> int:
@@ -100,14 +100,14 @@ class _Program:
         self._of = _keys(problem, self._open)
         self.together = len(set(self._of.values())) < len(self._of)
         self._times: set[int] = set()
-        self._peak: Any = None if budget is not None else new_variable(pulp, self._lp, "peak", binary=False)
+        self._least: Any = None if budget is not None else new_variable(pulp, self._lp, "least", binary=False)
         cost: dict[Any, float] = defaultdict(float)
         for n in self._open:
             for i, use in enumerate(problem.values[n].uses):
                 for how in (How.KEPT, How.AGAIN, How.PASSING):
                     if use.us(how) is not None:
                         cost[self._variable(n, i, how)] += use.us(how) or 0.0
-        self._lp += self._sum(cost) if self._peak is None else self._sum({self._peak: 1})
+        self._lp += self._sum(cost) if self._least is None else self._sum({self._least: 1})
         for n in self._open:
             self._follow(n)
 
@@ -167,38 +167,39 @@ class _Program:
             i = bisect_left(value.times, time)
             for variable in self._terms(number, i, How.KEPT, *([How.AGAIN] if value.times[i] == time else [])):
                 alive[variable] += value.nbytes / SCALE
-        if self._peak is None:
+        if self._least is None:
             assert self._budget is not None
             self._lp += self._sum(alive) <= (self._budget - constant) / SCALE
         else:
-            alive[self._peak] = -1
+            alive[self._least] = -1.0
             self._lp += self._sum(alive) <= -constant / SCALE
 
-    def solve(self, first: Solution, end: float) -> Solution | None:
-        """The best choice, from another one; None where there is none, or none is found in time.
+    def solve(self, first: Solution, enough: int, end: float) -> Solution | None:
+        """The best choice, from another one; None where there is none, or none is found in time. Of a program of the
+        least bytes the best so far, or the first that takes no more than enough.
 
         Args:
             end: when to stop, by the monotonic clock.
         """
-        problem = self._problem
-        for t in peaks(problem.alive(problem.all_kept), self._budget or 0, TIMES):
+        problem, start, best = self._problem, first.choice, None
+        for t in peaks(problem.alive(problem.all_kept), enough, TIMES):
             self._add_time(t)
-        start, best = first.choice, None
-        for _ in range(ROUNDS):
+        while (left := end - time.monotonic()) > 0:
             self._start_from(start)
-            left = end - time.monotonic()
-            status = self._run(left) if left > 0 else None
-            if status != self._pulp.LpStatusOptimal:
+            if self._run(left) != self._pulp.LpStatusOptimal:
                 break
-            choice, us, alive = (found := self._chosen()), problem.us(found), problem.alive(found)
+            choice = self._chosen()
+            us, alive = problem.us(choice), problem.alive(choice)
             proven = self._lp.sol_status == self._pulp.LpSolutionOptimal
-            bound = dual_bound(self._lp) if self._peak is None and self._name == "HiGHS" else 0.0
-            limit = round(self._peak.value() * SCALE) if self._peak is not None else self._budget or 0
+            bound = dual_bound(self._lp) if self._least is None and self._name == "HiGHS" else 0.0
+            found = Solution(choice, "optimal" if proven else "feasible", us, min(bound, us), first.greedy_us,
+                             max(alive), self._name, self.together)
+            limit = enough if self._least is None else max(enough, round(self._least.value() * SCALE))
             new = [t for t in peaks(alive, most(limit), TIMES) if t not in self._times]
+            if self._least is not None and (best is None or found.peak < best.peak):
+                best, start = found, choice
             if not new:
-                best = Solution(choice, "optimal" if proven else "feasible", us, min(bound, us), first.greedy_us,
-                                max(alive), self._name, self.together)
-                break
+                return found
             for t in new:
                 self._add_time(t)
         return best
@@ -210,8 +211,8 @@ class _Program:
             for i, how in enumerate(choice[n]):
                 if how is not How.ABSENT:
                     self._variable(n, i, how).setInitialValue(1)
-        if self._peak is not None:
-            self._peak.setInitialValue(self._problem.peak(choice) / SCALE)
+        if self._least is not None:
+            self._least.setInitialValue(self._problem.peak(choice) / SCALE)
 
     def _run(self, seconds: float) -> Any:
         return run_foreign(lambda: self._lp.solve(solver_of(self._pulp, self._name, seconds, GAP)))
