@@ -62,12 +62,14 @@ class PlannedValues:
         values: by their numbers.
         recipes: of those that can be computed again.
         times: of the patterns of the plan.
+        lag: times before it is read at which a kernel may compute a value again.
     """
 
     problem: MemoryProblem
     values: tuple[Node, ...]
     recipes: Mapping[Node, Recipe]
     times: tuple[int, ...]
+    lag: int
 
 
 def planned_values(kernels: KernelPlan, compiler: PatternCompiler, queued: bool,
@@ -119,7 +121,7 @@ class _Planned:
         values = tuple(self._value(node, [own[time] for time in sorted(own)])
                        for node, own in zip(self._values, uses, strict=True))
         return PlannedValues(MemoryProblem(values, self._fixed(values)), tuple(self._values), self._recipes,
-                             self._times)
+                             self._times, int(self._queued))
 
     def _wanted_by(self, uses: Sequence[Sequence[Use]]) -> list[set[int]]:
         """For each value, times at which it is wanted by others that can be computed again at these uses."""

@@ -6,8 +6,10 @@ themselves. No pass over tensor graphs comes after this one, which would merge e
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import PlannedValues, Recipe, additions, is_order_dependent, planned_values
@@ -123,6 +125,7 @@ class Rewriting:
         self._members = {node for pattern in plan.patterns for node in pattern.nodes}
         self._first: dict[Node, Node] = {}  # what stands for each node where it is computed first
         self._now: dict[Node, Node | None] = {}  # what stands for a value now; None: its readers compute it
+        self._late: dict[Node, int] = {}  # values that are computed again, and when they are read
         self._views: dict[tuple[Node, tuple[Node, ...]], Node] = {}
         self._groups: list[list[Node]] = []
         self._of: list[tuple[Pattern, list[Node], dict[Node, How]]] = []  # patterns, their groups, what is due then
@@ -138,8 +141,16 @@ class Rewriting:
                 time = planned.times[i]
                 self._come_to(time)
             self._add(plan.patterns[i], self._due.get(time, {}))
-        self._graph = TensorGraph(plan.graph.name, [(key, self._end(node)) for key, node in plan.graph.outputs],
-                                  plan.graph.unread)
+        graph = TensorGraph(plan.graph.name, [(key, self._end(node)) for key, node in plan.graph.outputs],
+                            plan.graph.unread)
+        there = set(graph.nodes())
+        begun = [(planned.times[i], node) for i in order
+                 for node in [self._first[n] for n in plan.patterns[i].outputs] if node in there]
+        for late, time in self._late.items():
+            before = bisect_left(begun, time - planned.lag, key=itemgetter(0))
+            if before and late in there:
+                graph.after[late] = begun[before - 1][1]
+        self._graph = graph
 
     def _come_to(self, time: int) -> None:
         """Computes again what is due."""
@@ -152,7 +163,8 @@ class Rewriting:
                 waiting.remove(node)
                 for source in self._recipes[node].sources:
                     compute(source)
-                self._now[node] = self._computed(self._recipes[node])
+                self._now[node] = made = self._computed(self._recipes[node])
+                self._late[made] = time
 
         while waiting:
             compute(waiting[0])
