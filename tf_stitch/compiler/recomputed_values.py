@@ -7,8 +7,9 @@ themselves. No pass over tensor graphs comes after this one, which would merge e
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 
 from tf_stitch.compiler.kernel_plan import KernelPlan
@@ -30,7 +31,6 @@ from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.memory import Choice, How
 from tf_stitch.planning.memory_program import most, solve_memory
 from tf_stitch.planning.pattern import Pattern, make_pattern
-from tf_stitch.planning.plan_groups import plan_of
 from tf_stitch.planning.stitch_plan import StitchPlan
 
 ROUNDS = 6
@@ -75,7 +75,7 @@ class RecomputedValues:
             try:
                 made = run_passes(replace(kernels, plan=rewriting.plan()), self.make)
                 live = PlaceValues().run(made).graph.buffers.live_bytes
-            except (ScheduleError, ValueError):  # no kernel, or free otherwise: what there is does
+            except ScheduleError:  # no kernel, or rows of a tensor that would lie elsewhere: what there is does
                 break
             if live < best[0]:
                 best = live, made
@@ -207,7 +207,7 @@ class Rewriting:
             return node
         if node not in self._members:
             operands = tuple(self._read(o, own, group) for o in node.operands)
-            return self._views.setdefault((node, operands), with_operands(node, operands))
+            return self._view(node, operands)
         found = self._now.get(node, self._first.get(node))
         if found is None:
             self._copy(self._recipes[node], own, group)
@@ -220,28 +220,42 @@ class Rewriting:
             return self._first[node]
         if node.category is Category.SOURCE:
             return node
-        return with_operands(node, tuple(map(self._end, node.operands)))
+        operands = tuple(map(self._end, node.operands))
+        return with_operands(node, operands) if node.category is Category.EFFECT else self._view(node, operands)
+
+    def _view(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        """A free node of other operands, once."""
+        return self._views.setdefault((node, operands), with_operands(node, operands))
 
     def plan(self) -> StitchPlan:
-        """The new plan. Values that nobody reads any more are not computed.
+        """The new plan. Values that nobody reads any more are not computed."""
+        free, users, wanted = self._facts
+        patterns = [make_pattern(nodes, users, wanted, free) for group in self._groups if (nodes := self._left(group))]
+        return StitchPlan(self._graph, patterns, self._plan.solver, free, self._plan.libraries)
 
-        Raises:
-            ValueError: a copy is free that the original was not (see plan_of).
-        """
-        place = {node: i for i, node in enumerate(self._graph.nodes())}
-        groups = [sorted(place[node] for node in group if node in place) for group in self._groups]
-        return plan_of(self._graph, [group for group in groups if group], self._plan.solver, self._plan.libraries)
+    @cached_property
+    def _facts(self) -> tuple[frozenset[Node], dict[Node, list[Node]], frozenset[Node]]:
+        """What is free, since the original was, users, and what memory has to hold."""
+        nodes = self._graph.nodes()
+        return self._plan.free.union(self._views.values()), users_of(nodes), frozenset(live_out(self._graph))
+
+    @cached_property
+    def _place(self) -> dict[Node, int]:
+        return {node: i for i, node in enumerate(self._graph.nodes())}
+
+    def _left(self, group: Iterable[Node]) -> list[Node]:
+        """Those that somebody reads, operands first."""
+        return sorted((node for node in group if node in self._place), key=self._place.__getitem__)
 
     def changed_sums(self, compiler: PatternCompiler) -> Iterator[tuple[Node, Pattern | None]]:
         """Values by which kernels would add in another order than before, and who would: who computes them in passing
         (a pattern), or who does not write them any more (None)."""
-        place = {node: i for i, node in enumerate(self._graph.nodes())}
-        users, wanted = users_of(self._graph.nodes()), frozenset(live_out(self._graph))
+        free, users, wanted = self._facts
         for pattern, group, due in self._of:
-            nodes = sorted((node for node in group if node in place), key=place.__getitem__)
+            nodes = self._left(group)
             if not is_order_dependent(pattern) or not nodes:
                 continue
-            made = make_pattern(nodes, users, wanted, pattern.free)
+            made = make_pattern(nodes, users, wanted, free)
             if structural_key(made.nodes, made.outputs) == structural_key(pattern.nodes, pattern.outputs):
                 continue
             try:
