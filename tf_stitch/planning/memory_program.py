@@ -100,6 +100,7 @@ class _Program:
         self._of = _keys(problem, self._open)
         self.together = len(set(self._of.values())) < len(self._of)
         self._times: set[int] = set()
+        self._fits = bool(self._open)
         self._least: Any = None if budget is not None else new_variable(pulp, self._lp, "least", binary=False)
         cost: dict[Any, float] = defaultdict(float)
         for n in self._open:
@@ -167,12 +168,13 @@ class _Program:
             i = bisect_left(value.times, time)
             for variable in self._terms(number, i, How.KEPT, *([How.AGAIN] if value.times[i] == time else [])):
                 alive[variable] += value.nbytes / SCALE
-        if self._least is None:
-            assert self._budget is not None
-            self._lp += self._sum(alive) <= (self._budget - constant) / SCALE
-        else:
+        if self._least is not None:
             alive[self._least] = -1.0
-            self._lp += self._sum(alive) <= -constant / SCALE
+        room = (self._budget or 0) - constant
+        if alive:
+            self._lp += self._sum(alive) <= room / SCALE
+        elif room < 0:
+            self._fits = False
 
     def solve(self, first: Solution, enough: int, end: float) -> Solution | None:
         """The best choice, from another one; None where there is none, or none is found in time. Of a program of the
@@ -184,7 +186,7 @@ class _Program:
         problem, start, best = self._problem, first.choice, None
         for t in peaks(problem.alive(problem.all_kept), enough, TIMES):
             self._add_time(t)
-        while (left := end - time.monotonic()) > 0:
+        while self._fits and (left := end - time.monotonic()) > 0:
             self._start_from(start)
             if self._run(left) != self._pulp.LpStatusOptimal:
                 break
