@@ -38,35 +38,51 @@ class _Greedy:
             worst = max(range(len(alive)), key=alive.__getitem__, default=0)
             if not alive or alive[worst] <= self._budget:
                 return choice
-            best = max(self._moves(worst), key=lambda scored: scored[0], default=None)
-            if best is None:
+            if not self._improve(worst, alive[worst] - self._budget):
                 return choice
-            self._apply(best[1])
 
-    def _moves(self, time: int) -> Iterator[tuple[float, _Changes]]:
-        """What makes a time better, with its worth."""
+    def _improve(self, time: int, wanted: int) -> bool:
+        """Computes values again until this many bytes fewer are alive at a time, if that can be; whether any is."""
+        freed = 0
+        for _, number, i, how in sorted(self._moves(time), key=lambda move: -move[0]):
+            changes = self._with(number, i, how) if self._is_kept(number, i) else None
+            if changes is not None and (own := self._freed(changes, time)) > 0:
+                self._apply(changes)
+                freed += own
+            if freed >= wanted:
+                break
+        return freed > 0
+
+    def _moves(self, time: int) -> Iterator[tuple[float, int, int, How]]:
+        """What makes a time better: its worth, the numbers of a value and its use, and how it is there then."""
         for number, value in enumerate(self._problem.values):
             if value.is_settled:
                 continue
             for i, use in enumerate(value.uses):
-                if self._hows[number][i] is not How.KEPT or not self._is_wanted(number, i):
+                if use.time < time or not self._is_kept(number, i):
                     continue
-                last = next((j for j in reversed(range(i)) if self._is_wanted(number, j)), -1)
+                last = self._last(number, i)
                 before = value.times[last] if last >= 0 else value.written
-                if before <= time <= use.time:
+                if before <= time:
                     for how in (How.PASSING, How.AGAIN):
-                        changes = self._with(number, last, i, how)
+                        changes = self._with(number, i, how)
                         if changes is not None and (saved := self._freed(changes, time)) > 0:
                             us = max(self._added_us(changes), LEAST_US)
-                            yield saved * (use.time - before) / us, changes
+                            yield saved * (use.time - before) / us, number, i, how
 
-    def _with(self, number: int, last: int, i: int, how: How) -> _Changes | None:
-        """All that changes if a value is computed again at a use; None where that cannot be.
+    def _is_kept(self, number: int, i: int) -> bool:
+        """Whether a value is kept until a use, for somebody."""
+        return self._hows[number][i] is How.KEPT and self._is_wanted(number, i)
 
-        Args:
-            last: the use before it at which somebody reads the value.
-        """
-        value = self._problem.values[number]
+    def _last(self, number: int, i: int) -> int:
+        """The use before at which somebody reads a value, -1 if it is the first."""
+        return next((j for j in reversed(range(i)) if self._is_wanted(number, j)), -1)
+
+    def _with(self, number: int, i: int, how: How) -> _Changes | None:
+        """All that changes if a value is computed again at a use; None where that cannot be."""
+        value, last = self._problem.values[number], self._last(number, i)
+        if value.uses[i].us(how) is None:
+            return None
         changes: _Changes = {(number, j): How.ABSENT for j in range(last + 1, i) if self._hows[number][j] is How.KEPT}
         pending = [i]
         if how is How.PASSING:  # whoever reads it later computes it, too
