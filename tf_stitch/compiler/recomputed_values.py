@@ -82,7 +82,9 @@ class RecomputedValues:
             if found.peak > most(target):  # which is the least there is
                 break
             target -= live - budget
-        return PassResult(best[1], modified=best[1] is not kernels)
+        if best[1] is kernels:
+            return PassResult(kernels, modified=False)
+        return PassResult(replace(best[1], unlimited=given), modified=True)
 
 
 def bytes_of(budget: MemoryBudget, kernels: KernelPlan) -> int:
