@@ -11,6 +11,7 @@ from tf_stitch.planning.memory import Choice, How, MemoryProblem, stretches
 
 _Changes: TypeAlias = dict[tuple[int, int], How]
 """What becomes of uses, by the numbers of a value and of its use."""
+_WAYS = tuple((how, deep) for how in (How.PASSING, How.AGAIN) for deep in (False, True))
 LEAST_US = 1e-3
 """Microseconds that a value is worth at least that costs nothing."""
 
@@ -44,8 +45,8 @@ class _Greedy:
     def _improve(self, time: int, wanted: int) -> bool:
         """Computes values again until this many bytes fewer are alive at a time, if that can be; whether any is."""
         freed = 0
-        for _, number, i, how in sorted(self._moves(time), key=lambda move: -move[0]):
-            changes = self._with(number, i, how) if self._is_kept(number, i) else None
+        for _, number, i, how, deep in sorted(self._moves(time), key=lambda move: -move[0]):
+            changes = self._with(number, i, how, deep) if self._is_kept(number, i) else None
             if changes is not None and (own := self._freed(changes, time)) > 0:
                 self._apply(changes)
                 freed += own
@@ -53,8 +54,9 @@ class _Greedy:
                 break
         return freed > 0
 
-    def _moves(self, time: int) -> Iterator[tuple[float, int, int, How]]:
-        """What makes a time better: its worth, the numbers of a value and its use, and how it is there then."""
+    def _moves(self, time: int) -> Iterator[tuple[float, int, int, How, bool]]:
+        """What makes a time better: its worth, the numbers of a value and its use, how it is there then, and whether
+        what it is made of is computed again, too."""
         for number, value in enumerate(self._problem.values):
             if value.is_settled:
                 continue
@@ -64,11 +66,11 @@ class _Greedy:
                 last = self._last(number, i)
                 before = value.times[last] if last >= 0 else value.written
                 if before <= time:
-                    for how in (How.PASSING, How.AGAIN):
-                        changes = self._with(number, i, how)
+                    for how, deep in _WAYS:
+                        changes = self._with(number, i, how, deep)
                         if changes is not None and (saved := self._freed(changes, time)) > 0:
                             us = max(self._added_us(changes), LEAST_US)
-                            yield saved * (use.time - before) / us, number, i, how
+                            yield saved * (use.time - before) / us, number, i, how, deep
 
     def _is_kept(self, number: int, i: int) -> bool:
         """Whether a value is kept until a use, for somebody."""
@@ -78,8 +80,12 @@ class _Greedy:
         """The use before at which somebody reads a value, -1 if it is the first."""
         return next((j for j in reversed(range(i)) if self._is_wanted(number, j)), -1)
 
-    def _with(self, number: int, i: int, how: How) -> _Changes | None:
-        """All that changes if a value is computed again at a use; None where that cannot be."""
+    def _with(self, number: int, i: int, how: How, deep: bool) -> _Changes | None:
+        """All that changes if a value is computed again at a use; None where that cannot be.
+
+        Args:
+            deep: what it is made of and not there then is computed again, too, where that can be; else it is kept.
+        """
         value, last = self._problem.values[number], self._last(number, i)
         if value.uses[i].us(how) is None:
             return None
@@ -98,7 +104,7 @@ class _Greedy:
                 return None
             changes[number, at] = how
         in_memory = how is How.AGAIN and not value.by_element
-        if not all(self._provide(source, value.times[at], in_memory, changes)
+        if not all(self._provide(source, value.times[at], in_memory, deep, changes)
                    for at in pending for source in value.sources):
             return None
         return changes if self._others_stay(changes) else None
@@ -130,8 +136,8 @@ class _Greedy:
         i = bisect_left(times, time)
         return i < len(times) and times[i] == time and self._hows[number][i] in (How.AGAIN, How.PASSING)
 
-    def _provide(self, number: int, time: int, in_memory: bool, changes: _Changes) -> bool:
-        """Keeps a value until a time, if it is not there then; whether that can be."""
+    def _provide(self, number: int, time: int, in_memory: bool, deep: bool, changes: _Changes) -> bool:
+        """Keeps a value until a time, or computes it then, if it is not there; whether that can be."""
         value = self._problem.values[number]
         i = bisect_left(value.times, time)
         if time <= value.written or i == len(value.uses):
@@ -139,6 +145,12 @@ class _Greedy:
         how = self._how(number, i, changes)
         if how in (How.AGAIN, How.PASSING):
             return value.times[i] == time and (how is How.AGAIN or not in_memory)
+        if deep and how is How.ABSENT and value.times[i] == time and value.uses[i].can_be_computed:
+            passing = value.uses[i].passing_us is not None and not in_memory
+            if passing or value.uses[i].again_us is not None:
+                changes[number, i] = How.PASSING if passing else How.AGAIN
+                return all(self._provide(source, time, not passing and not value.by_element, deep, changes)
+                           for source in value.sources)
         while i >= 0 and self._how(number, i, changes) is How.ABSENT:
             changes[number, i] = How.KEPT
             i -= 1
