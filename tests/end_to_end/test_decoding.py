@@ -12,9 +12,10 @@ import pytest
 
 from models.zoo import module_of
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Runner
+from tests.support.fork_server import MODULE
 from tests.support.plain_results import OUT
 from tests.support.tiers import each_commit
-from tests.support.zoo_case import MODULE, Case, check_model
+from tests.support.zoo_case import Case, check_model
 
 PROGRAM = PROGRAMS / "decoding.py"
 BEFORE_A_GPUS_LOOP = {"TensorFlow has this small integer in host memory",

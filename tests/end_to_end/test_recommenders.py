@@ -8,8 +8,9 @@ import pytest
 
 from models.zoo import RECOMMENDERS, load, module_of
 from tests.end_to_end.conftest import Plain, Runner
+from tests.support.fork_server import MODULE
 from tests.support.tiers import each_commit, of_today
-from tests.support.zoo_case import MODULE, Case, check_model
+from tests.support.zoo_case import Case, check_model
 
 
 @pytest.mark.of_today

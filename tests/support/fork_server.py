@@ -37,6 +37,7 @@ AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_",
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
 RARELY = (100_000, 20, 20)
 """When garbage is collected, as in tests/conftest.py: a twentieth of a program's processor time goes there."""
+MODULE = Path("-m")
 START_SECONDS = 120
 COMMAND_SECONDS = 900
 
@@ -94,7 +95,7 @@ class ForkServer:
         """As run, with what the program wrote.
 
         Args:
-            program: its file, or its text.
+            program: its file, its text, or MODULE, whose name is the first argument.
         """
         if isinstance(program, str):
             (folder / "program.py").write_text(program)
