@@ -38,7 +38,7 @@ def miscounted_ops() -> Mapping[str, str]:
 
 @cache
 def doubted_for_integers() -> Set[str]:
-    """Those of all these ops that are wrong only where an integer that they read, as an axis, is no constant."""
+    """Ops of both kinds that are wrong only where an integer that they read, as an axis, is no constant."""
     return frozenset(_table("of open integers"))
 
 
@@ -52,7 +52,7 @@ def doubted_nodes(graph_def: GraphDef) -> list[NodeDef]:
 
 
 def miscounted_nodes(graph_def: GraphDef) -> list[NodeDef]:
-    """Those of them whose numbers are not believed."""
+    """Nodes of ops whose numbers are not believed, and those that call functions with such ops."""
     return _nodes_of(graph_def, miscounted_ops().keys())
 
 
