@@ -19,9 +19,9 @@ from tf_stitch.config import plain_environment
 SLOW = "import sys; sys.exit(', '.join({'tensorflow', 'keras', 'cupy'} & set(sys.modules)) or 0)"
 
 
-def command(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "tf_stitch", *arguments], capture_output=True, text=True, timeout=250,
-                          cwd=cwd, env=environment() | variables)
+                          cwd=cwd, env=environment())
 
 
 def environment() -> dict[str, str]:
