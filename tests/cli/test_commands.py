@@ -21,10 +21,10 @@ SLOW = "import sys; sys.exit(', '.join({'tensorflow', 'keras', 'cupy'} & set(sys
 
 def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "tf_stitch", *arguments], capture_output=True, text=True, timeout=250,
-                          cwd=cwd, env=_environment())
+                          cwd=cwd, env=environment())
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     return plain_environment() | {"PYTHONPATH": python_path(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
@@ -78,7 +78,7 @@ def test_runs_with_one_report_folder_keep_both(fork_server: ForkServer, tmp_path
                                          "tf.function(lambda x: tf.exp(x) * 2.0)(tf.ones([9]))\n")
     run = ["tf_stitch.__main__", "run", "--report=kept", "program.py"]
     for _ in range(3):
-        done = fork_server.completed(MODULE, run, _environment(), tmp_path)
+        done = fork_server.completed(MODULE, run, environment(), tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "kept" / "report.json").exists()
     earlier = list((tmp_path / "kept" / "earlier").iterdir())
