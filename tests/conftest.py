@@ -15,7 +15,6 @@ from tests.support.durations import ProcessorClock, Spent, caches_are_empty, gro
 from tests.support.fork_server import ForkServer
 from tests.support.shared_cache import shared_cache
 from tf_stitch.config import load_config, plain_environment
-from tools.benchmark.machine import module_path
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
@@ -127,7 +126,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """One for all tests of this process: what it imports takes as long as what many programs do."""
-    environment = plain_environment() | {"PYTHONPATH": module_path(TESTS.parent)}
+    path = os.pathsep.join(filter(None, [str(TESTS.parent), os.environ.get("PYTHONPATH")]))
+    environment = plain_environment() | {"PYTHONPATH": path}
     server = ForkServer(tmp_path_factory.mktemp("server"), environment)
     yield server
     server.close()

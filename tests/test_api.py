@@ -66,6 +66,20 @@ def forked(fork_server: ForkServer, tmp_path: Path) -> Run:
     return lambda code, **variables: fork_server.completed(code, [], _environment(variables), tmp_path)
 
 
+def test_a_tensorflow_that_was_imported_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That reads pip's records of all distributions, which takes a third of a second."""
+    from tf_stitch import api
+    from tf_stitch.plugin import activation, graph_hook  # imports TensorFlow
+
+    assert "tensorflow" in sys.modules
+    done: list[str] = []
+    monkeypatch.setattr(api, "find_tensorflow", lambda: done.append("looked for"))
+    monkeypatch.setattr(activation, "enable", lambda config: done.append("enabled"))
+    monkeypatch.setattr(graph_hook, "switch", lambda on: done.append("on"))
+    api.enable()
+    assert done == ["enabled", "on"]
+
+
 def test_importing_imports_no_tensorflow() -> None:
     done = run("import sys, tf_stitch; print('tensorflow' in sys.modules, tf_stitch.is_enabled(), "
                "tf_stitch.last_report())")

@@ -10,7 +10,7 @@ if [ "${1:-}" = --affected ]; then
   shift
   case "${1:--}" in -*) ;; *) affected=$1; shift ;; esac
 fi
-prepare dev --no-compile  # Python compiles what tests import, on both cores
+prepare test,dev --no-compile  # Python compiles what tests import, on both cores
 cd "$root" || exit 1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 unset TF_STITCH TF_STITCH_REPORT
