@@ -37,6 +37,20 @@ class Fuel:
 
 
 @dataclass(frozen=True)
+class MemoryBudget:
+    """How much memory a step may take.
+
+    Attributes:
+        fraction: of the activations of a plan for the least time.
+        nbytes: for a region's variables, inputs, results and all that its kernels hand to each other; None: `fraction`
+            says.
+    """
+
+    fraction: float = 1.0
+    nbytes: int | None = None
+
+
+@dataclass(frozen=True)
 class ForcedTemplate:
     """A template for kernels that compute a node whose name matches the glob `nodes`."""
 
@@ -71,6 +85,7 @@ class StitchConfig:
         first_step_seconds: how long the steps of one graph wait for kernels altogether, in seconds; 0 for as long as
             that takes.
         ilp_seconds: time limit of one integer program, in seconds.
+        memory: what steps may take, by computing values again; None: as much as the fastest plan does.
         tune_seconds: what a process may spend in the background on tuning templates and measuring kernels, in seconds.
         hfuse: kernels share blocks by their threads where that was measured to be faster; such pairs are measured in
             the seconds for tuning.
@@ -103,6 +118,7 @@ class StitchConfig:
     async_builds: str = "auto"
     first_step_seconds: float = 10.0
     ilp_seconds: float = 2.0
+    memory: MemoryBudget | None = None
     tune_seconds: float = 0.0
     hfuse: bool = False
     templates: tuple[ForcedTemplate, ...] = ()
@@ -187,6 +203,19 @@ def _templates(text: str) -> tuple[ForcedTemplate, ...]:
     return tuple(found)
 
 
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def _memory(text: str) -> MemoryBudget | None:
+    if text == "auto":
+        return None
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), None)
+    number = float(text.removesuffix(unit or ""))
+    if (unit is None and not 0 <= number <= 1) or not 0 <= number < float("inf"):
+        raise ValueError(text)
+    return MemoryBudget(number) if unit is None else MemoryBudget(nbytes=round(number * _UNITS[unit]))
+
+
 def _seconds(text: str) -> float:
     number = float(text)
     if not 0 < number < 3600:
@@ -255,6 +284,10 @@ VARIABLES: Mapping[str, Variable] = {
                                              "long as it takes"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
+    "TF_STITCH_MEMORY": Variable("memory", "auto, a fraction from 0 to 1, a size as in 12GiB (KiB, MiB)", _memory,
+                                 "what a step may take in memory, by computing values again where they are read "
+                                 "late: of the activations of auto, this fraction; or a size for variables, inputs, "
+                                 "results and activations together; auto: as much as the fastest plan does"),
     "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,
                                        "time to tune and measure kernels in the background, for later processes"),
     "TF_STITCH_HFUSE": Variable("hfuse", "0, 1", _flag,

@@ -13,6 +13,7 @@ from tests.support.shared_cache import shared_cache
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.plan_verifier import verify_plan
+from tf_stitch.config import MemoryBudget
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir import op_attrs as oa
@@ -162,10 +163,12 @@ def compare(graph: TensorGraph, got: Values, want: Values, allowed: Values, what
 
 # Levels.
 def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp",
-             barriers: bool = True, reuse: Reuse = Reuse.MERGED, careful: int = PlanOptions.careful) -> CompiledRegion:
+             barriers: bool = True, reuse: Reuse = Reuse.MERGED, careful: int = PlanOptions.careful,
+             memory: MemoryBudget | None = None) -> CompiledRegion:
     """The region compiled down to source, every stage verified."""
     inputs, variables = keys_of(graph)
-    options = CompileOptions(device, PlanOptions(solver, barriers=barriers, careful=careful), aligned, reuse=reuse)
+    options = CompileOptions(device, PlanOptions(solver, barriers=barriers, careful=careful), aligned, reuse=reuse,
+                             memory=memory)
     result = compile_region(graph, inputs, variables, options,
                             Instrument(after=[lambda name, g: verify_graph(g, static=True)]),
                             Instrument(after=[lambda name, kernels: verify_plan(kernels)]))

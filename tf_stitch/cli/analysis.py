@@ -110,7 +110,7 @@ class Analysis:
             graph = bind(region.graph, shapes)
             compiled = compile_region(graph, region.input_keys, region.variable_keys,
                                       CompileOptions(self._device, self._plan_options, patterns=patterns,
-                                                     reuse=Reuse(self._config.reuse)))
+                                                     reuse=Reuse(self._config.reuse), memory=self._config.memory))
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return

@@ -17,6 +17,7 @@ class KernelPlan:
         work: the kernels and library calls of the patterns, in an order in which they can run; none before they are
             made.
         storage: which values share memory and, once they are placed, where each lives; None before it is decided.
+        unlimited: what it was before it was kept to a budget of memory; None if it was not.
     """
 
     plan: StitchPlan
@@ -24,6 +25,7 @@ class KernelPlan:
     variables: tuple[str, ...]
     work: tuple[Work, ...] = ()
     storage: BufferPlan | None = None
+    unlimited: KernelPlan | None = None
 
     @property
     def buffers(self) -> BufferPlan:

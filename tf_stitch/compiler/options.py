@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.config import MemoryBudget
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
@@ -28,6 +29,8 @@ class CompileOptions:
         stored: plans of earlier processes.
         templates: templates for kernels; None: those of the families.
         fusions: of kernels that share blocks; None: none do.
+        memory: what the region may take, by computing values again; None: as much as the fastest plan does. Graphs
+            with sizes that change are planned without.
     """
 
     device: DeviceSpec
@@ -40,3 +43,4 @@ class CompileOptions:
     stored: StoredPlans | None = None
     templates: TemplateChoice | None = None
     fusions: MeasuredFusions | None = None
+    memory: MemoryBudget | None = None

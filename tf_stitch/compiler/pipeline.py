@@ -10,6 +10,7 @@ from functools import cached_property
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.kernel_plan import KernelPlan
+from tf_stitch.compiler.memory_curve import MemoryCurve, memory_curve
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.plan_passes import passes_for_known_plan, plan_passes
@@ -49,6 +50,7 @@ class CompiledRegion:
         rendered: kernels that other sizes share, by symbol; `source` holds them all.
         own: kernels whose symbols mean nothing beyond this region, if it has such; `source` holds them all.
         resources: what each launch takes on a GPU, by symbol; filled when they are built.
+        planned, options: the kernels before they were assembled, and how they were compiled.
     """
 
     executable: Executable
@@ -59,6 +61,8 @@ class CompiledRegion:
     kernels: tuple[LoweredKernel, ...]
     launches: tuple[str, ...]
     seconds: dict[str, float]
+    planned: KernelPlan
+    options: CompileOptions
     calls: tuple[BoundCall, ...] = ()
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
     own: Sequence[Rendered] = ()
@@ -68,6 +72,11 @@ class CompiledRegion:
     def memory(self) -> MemoryProfile:
         """Who is in the arena, and when."""
         return memory_profile(self.buffers)
+
+    @cached_property
+    def curve(self) -> MemoryCurve:
+        """What budgets of memory would cost; takes seconds for a large region."""
+        return memory_curve(self.planned.unlimited or self.planned, self.options)
 
 
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
@@ -130,7 +139,7 @@ def _assembled(kernels: KernelPlan, options: CompileOptions, start: float) -> Co
     launched = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, BoundCall))
     return CompiledRegion(executable, made.source, made.programs, plan, buffers, launched, made.launches, seconds,
-                          calls, made.rendered, made.own)
+                          kernels, options, calls, made.rendered, made.own)
 
 
 def _fusions(options: CompileOptions) -> Fusions | None:

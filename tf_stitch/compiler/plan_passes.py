@@ -9,11 +9,15 @@ from tf_stitch.compiler.make_kernels import MakeKernels, TunedTemplates
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.private_values import PrivateValues
+from tf_stitch.compiler.recomputed_values import RecomputedValues
 from tf_stitch.compiler.reverse_block_order import ReverseBlockOrder
 from tf_stitch.compiler.row_updates import RowUpdates
 from tf_stitch.compiler.storage import DecideStorage, PlaceValues
 from tf_stitch.pass_manager import Pass
 from tf_stitch.schedule.reuse import Reuse
+
+PROGRAMS = 5
+"""Of the time limit of one integer program: a region has one for its memory, and many for its kernels."""
 
 
 def plan_passes(compiler: PatternCompiler, options: CompileOptions, footprint: int
@@ -40,8 +44,17 @@ def plan_passes(compiler: PatternCompiler, options: CompileOptions, footprint: i
         *([PrivateValues(compiler.exact)] if device.simt and reuses and whole else []),  # changes what kernels are made
         *make,
         *([RowUpdates(compiler.exact, device, footprint, make)] if device.simt and one_size and whole else []),
+        *_within_budget(compiler, options, make),
         PlaceValues(),  # last: others change what lives when
     )
+
+
+def _within_budget(compiler: PatternCompiler, options: CompileOptions, make: tuple[Pass[KernelPlan], ...]
+                   ) -> tuple[Pass[KernelPlan], ...]:
+    if options.memory is None or options.plans is not None or options.patterns is not None:
+        return ()
+    return (RecomputedValues(options.memory, compiler, options.device.queued, options.plan.solver,
+                             options.plan.seconds * PROGRAMS, make),)
 
 
 def passes_for_known_plan(compiler: PatternCompiler, options: CompileOptions) -> tuple[Pass[KernelPlan], ...]:

@@ -69,13 +69,15 @@ class TensorGraph:
     """A region: outputs (and the assigns among them) define what is computed.
 
     `outputs` pairs a key (a TensorFlow tensor name, or a variable's handle for an assign) with its node. `unread` are
-    inputs that nothing is computed from: their sizes have to fit when the graph is bound. `_known`: roots and what
-    they are made of, when last asked; nodes do not change.
+    inputs that nothing is computed from: their sizes have to fit when the graph is bound. `after` holds nodes that are
+    computed after others, though not from them: a value that is computed again late would be there early otherwise.
+    `_known`: roots and what they are made of, when last asked; nodes do not change.
     """
 
     name: str
     outputs: list[tuple[str, Node]] = field(default_factory=list)
     unread: list[Node] = field(default_factory=list)
+    after: dict[Node, Node] = field(default_factory=dict)
     _known: tuple[tuple[Node, ...], tuple[Node, ...]] = field(default=((), ()), init=False, repr=False, compare=False)
 
     def nodes(self) -> list[Node]:

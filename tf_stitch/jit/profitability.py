@@ -55,6 +55,9 @@ class ProfitabilityCheck:
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
         """Which form runs; None: nobody knows yet."""
+        if self._config.memory is not None:
+            self.not_timed(region, "TF_STITCH_MEMORY limits what the kernels take, not what TensorFlow's ops do")
+            return Verdict(False, 0.0, 0.0)
         name = self._key(region, device, key)
         known = self._known(name)
         if known is None or self._is_measured_again(name, known):
@@ -132,7 +135,7 @@ class ProfitabilityCheck:
         except BuildError:
             machine = "unknown"
         circumstances = (repr(key.shapes), repr((key.aligned, key.tf32) if on_gpu else ()), config.planner,
-                         repr((config.reuse, config.templates, config.fuel)),
+                         repr((config.reuse, config.templates, config.fuel, config.memory)),
                          *self._surroundings())
         return cache_key(self._registry.structure(region), "verdict", machine, circumstances, "", package_digest())
 

@@ -267,7 +267,7 @@ class RegionBuilder:
                               stored=StoredPlans(self._plans, tuple(circumstances)),
                               templates=TemplateChoice(device, place.aligned, self._config.templates,
                                                        self._templates(place.device), self._refused),
-                              fusions=self._fusions(place.device))
+                              fusions=self._fusions(place.device), memory=self._config.memory)
 
     def _refused(self, kernel: str, reason: str) -> None:
         self._report.fallback("template", kernel[:120], reason, "the rules' schedule runs")

@@ -57,7 +57,8 @@ def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[st
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, number[node.attrs.handle], copied, by_calls)
-    order = order_steps([_touches(plan, kernel) for kernel in kernels], {node for _, node in copies}, packed)
+    steps = [[*_touches(plan, kernel), *_turns(graph, kernel)] for kernel in kernels]
+    order = order_steps(steps, {node for _, node in copies}, packed)
     plan = replace(plan, kernels=[plan.kernels[i] for i in order.steps], levels=list(order.levels), writer={},
                    readers={})
     reuse_operands(plan, {node for _, node in copies})
@@ -129,6 +130,14 @@ def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
             nbytes = None if isinstance(node.type.nbytes, SymbolicDim) else int(node.type.nbytes)
             found.append(Touch(node, mode is k.Mode.WRITE, nbytes))
     return found
+
+
+def _turns(graph: TensorGraph, kernel: Work) -> list[Touch]:
+    """What makes a kernel wait for those that it has to come after."""
+    written = [node for node, mode in kernel.arguments if mode is not k.Mode.READ]
+    earlier = set(graph.after.values())
+    return [*(Touch(("turn", node), True) for node in written if node in earlier),
+            *(Touch(("turn", graph.after[node]), False) for node in written if node in graph.after)]
 
 
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:

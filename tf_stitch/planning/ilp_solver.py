@@ -87,19 +87,14 @@ class _Program:
 
     def __init__(self, pulp: ModuleType, problem: Selection) -> None:
         self._pulp, self._problem = pulp, problem
-        self._name = "HiGHS" if pulp.HiGHS().available() else "CBC"
+        self._name = program_name(pulp)
         self._lp = pulp.LpProblem("stitch", pulp.LpMaximize)
-        self._x = {j: self._variable(f"x{j:06}") for j in problem.useful}  # pulp orders them by name
+        self._x = {j: new_variable(pulp, self._lp, f"x{j:06}") for j in problem.useful}  # pulp orders them by name
         self._lp += self._weighted(problem.gains)
         for sharing in _exclusive(problem):
             self._forbid(sharing, 1)
         if problem.least_saved:
             self._lp += self._weighted([len(c) - 1 for c in problem.candidates]) >= problem.least_saved
-
-    def _variable(self, name: str) -> Any:
-        if hasattr(self._lp, "add_variable"):  # pulp 3.3 deprecates the other way
-            return self._lp.add_variable(name, cat=self._pulp.LpBinary)
-        return self._pulp.LpVariable(name, cat=self._pulp.LpBinary)
 
     def _weighted(self, weights: Sequence[float]) -> Any:
         return self._pulp.LpAffineExpression({x: weights[j] for j, x in self._x.items()})
@@ -149,7 +144,8 @@ class _Program:
         """Chosen candidates, whether they are proven best, and the most that any choice can gain; None if the solver
         fails."""
         pulp = self._pulp
-        status = run_foreign(lambda: self._lp.solve(self._solver(seconds)))
+        solver = solver_of(pulp, self._name, seconds, _gap(self._problem))
+        status = run_foreign(lambda: self._lp.solve(solver))
         if status != pulp.LpStatusOptimal:
             return None
         chosen = [j for j, v in self._x.items() if (v.value() or 0) > 0.5]
@@ -160,19 +156,41 @@ class _Program:
     def _limit(self, seconds: float) -> float:
         """The solver's bound: HiGHS' own, else that of the relaxed program."""
         if self._name == "HiGHS":
-            return -float(self._lp.solverModel.getInfo().mip_dual_bound)  # pulp hands HiGHS the negated objective
+            return -dual_bound(self._lp)  # pulp hands HiGHS the negated objective
         relaxed = self._lp.copy()
         if relaxed.solve(self._pulp.PULP_CBC_CMD(msg=False, mip=False, timeLimit=seconds)) != 1:
             return float("inf")
         return float(self._pulp.value(relaxed.objective))
 
-    def _solver(self, seconds: float) -> Any:
-        """HiGHS in process where it is installed, else the CBC program that comes with pulp; one thread: the same
-        program has the same answer."""
-        if self._name == "CBC":
-            return self._pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1, warmStart=True,
-                                             gapRel=_gap(self._problem))
-        return _warm_highs(self._pulp)(msg=False, timeLimit=seconds, threads=1, gapRel=_gap(self._problem))
+
+def program_name(pulp: ModuleType) -> str:
+    """The solver that is installed: "HiGHS", or "CBC", which comes with pulp."""
+    return "HiGHS" if pulp.HiGHS().available() else "CBC"
+
+
+def new_variable(pulp: ModuleType, lp: Any, name: str, binary: bool = True) -> Any:
+    """A variable of a program, of 0 and 1 or from 0. pulp orders them by name."""
+    cat = pulp.LpBinary if binary else pulp.LpContinuous
+    if hasattr(lp, "add_variable"):  # pulp 3.3 deprecates the other way
+        return lp.add_variable(name, lowBound=0, cat=cat)
+    return pulp.LpVariable(name, lowBound=0, cat=cat)
+
+
+def dual_bound(lp: Any) -> float:
+    """HiGHS' bound of a minimum that it has looked for."""
+    return float(lp.solverModel.getInfo().mip_dual_bound)
+
+
+def solver_of(pulp: ModuleType, name: str, seconds: float, gap: float) -> Any:
+    """HiGHS in process where it is installed, else the CBC program that comes with pulp; one thread: the same program
+    has the same answer.
+
+    Args:
+        gap: part of the objective that an answer may lack.
+    """
+    if name == "CBC":
+        return pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1, warmStart=True, gapRel=gap)
+    return _warm_highs(pulp)(msg=False, timeLimit=seconds, threads=1, gapRel=gap)
 
 
 @cache

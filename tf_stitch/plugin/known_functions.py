@@ -50,7 +50,7 @@ class KnownFunctions:
     def _settings(self) -> str:
         config = self._config
         return repr((config.scope, config.unroll, config.loop_op, config.planner, config.matmuls, config.reuse,
-                     config.min_region, config.only, config.skip, config.templates, config.hfuse))
+                     config.min_region, config.only, config.skip, config.templates, config.hfuse, config.memory))
 
     @cached_property
     def _machine(self) -> str:

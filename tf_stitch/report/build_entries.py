@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import NamedTuple, TypeAlias
 
 from tf_stitch.compiler.pipeline import CompiledRegion
@@ -29,6 +29,8 @@ from tf_stitch.schedule.schemes import edges_of, independent_parts
 from tf_stitch.targets.registry import target_of
 
 _Edge: TypeAlias = tuple[Node, Node, str, str]
+WORTH_A_CURVE = 1 << 20
+"""Bytes alive from which on it is told what budgets of memory would cost."""
 EPILOGUE = "library epilogue"
 """Scheme of what a library call does to its matmul before it stores it."""
 
@@ -131,7 +133,13 @@ def _memory(compiled: CompiledRegion, own_names: Mapping[str, str]) -> MemoryEnt
     for node, nbytes in profile.holders:
         held[own_names.get(node.loc.node, node.loc.node)] += nbytes
     results = sum(int(output.nbytes) for output in compiled.executable.outputs)
-    return MemoryEntry(list(profile.alive), profile.peak, held.most_common(), profile.least_bytes, results)
+    entry = MemoryEntry(list(profile.alive), profile.peak, held.most_common(), profile.least_bytes, results)
+    if compiled.executable.live_bytes < WORTH_A_CURVE:
+        return entry
+    curve = compiled.curve
+    budgets = [{"fraction": point.fraction, "bytes": point.nbytes, "us": round(point.us, 3), "kept": point.kept}
+               for point in curve.points]
+    return replace(entry, step_us=round(curve.step_us, 3), budgets=budgets)
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

@@ -252,6 +252,9 @@ class MemoryEntry:
             value belongs to none.
         least_bytes: that these kernels need at one time in whichever order they run.
         results_bytes: of outputs, beside the arena.
+        step_us: predicted microseconds of all kernels and calls, for the least time.
+        budgets: what fractions of the activations would cost (compiler/memory_curve.py): "fraction", "bytes" alive at
+            most, "us" that a step takes longer, and whether that is "kept" to.
     """
 
     alive: list[int]
@@ -259,6 +262,8 @@ class MemoryEntry:
     holders: list[tuple[str, int]]
     least_bytes: int
     results_bytes: int
+    step_us: float = 0.0
+    budgets: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.cli.analysis import Analysis
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import compile_region
-from tf_stitch.config import Fuel, StitchConfig, load_config
+from tf_stitch.config import Fuel, MemoryBudget, StitchConfig, load_config
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import ConfigError
 from tf_stitch.graph.clustering import clusters as rewriter
@@ -89,10 +89,18 @@ def test_variables() -> None:
         assert load_config({"TF_STITCH_FUEL": text}).fuel == fuel
         assert str(fuel) == text
     assert (load_config({}).only, load_config({}).skip, load_config({}).fuel) == ((), (), None)
+    for text, budget in (("auto", None), ("", None), ("0.5", MemoryBudget(0.5)), ("0", MemoryBudget(0.0)),
+                         ("12GiB", MemoryBudget(nbytes=12 << 30)), ("1.5MiB", MemoryBudget(nbytes=3 << 19)),
+                         ("64KiB", MemoryBudget(nbytes=1 << 16))):
+        assert load_config({"TF_STITCH_MEMORY": text}).memory == budget
 
 
 @pytest.mark.parametrize("variable", [{"TF_STITCH_FUEL": "-1"}, {"TF_STITCH_FUEL": "1.x"},
-                                      {"TF_STITCH_FUEL": "1."}, {"TF_STITCH_FUEL": "r"}, {"TF_STITCH_SKIP": "a,,b"}])
+                                      {"TF_STITCH_FUEL": "1."}, {"TF_STITCH_FUEL": "r"}, {"TF_STITCH_SKIP": "a,,b"},
+                                      {"TF_STITCH_MEMORY": "1.2"}, {"TF_STITCH_MEMORY": "-0.5"},
+                                      {"TF_STITCH_MEMORY": "12GB"}, {"TF_STITCH_MEMORY": "nan"},
+                                      {"TF_STITCH_MEMORY": "-1GiB"}, {"TF_STITCH_MEMORY": "infGiB"},
+                                      {"TF_STITCH_MEMORY": "GiB"}, {"TF_STITCH_MEMORY": "half"}])
 def test_variables_refused(variable: Mapping[str, str]) -> None:
     with pytest.raises(ConfigError, match="is not allowed"):
         load_config(variable)

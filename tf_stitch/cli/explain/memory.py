@@ -29,6 +29,8 @@ class RegionMemory:
         peak: the time of the most.
         arena, least, results: bytes of the arena, of what any order of the kernels would need at one time, of outputs.
         holders: layer, line of the user's program ("" if unknown) and bytes at the peak, the most first.
+        step_us: predicted microseconds of a step.
+        budgets: what fractions of the activations would cost, as the report has it.
     """
 
     number: int
@@ -38,6 +40,8 @@ class RegionMemory:
     least: int
     results: int
     holders: tuple[tuple[str, str, int], ...]
+    step_us: float = 0.0
+    budgets: tuple[Mapping[str, Any], ...] = ()
 
 
 def region_memories(document: Document, found: Sequence[Graph]) -> list[RegionMemory]:
@@ -63,7 +67,18 @@ def memory_lines(memories: Sequence[RegionMemory]) -> Iterator[str]:
         rest = sum(nbytes for _, _, nbytes in one.holders[_MOST:])
         if rest:
             yield f"  {mib(rest):>12} {100 * rest / peak:5.1f} %  {len(one.holders) - _MOST} others"
+        yield from budget_lines(one)
         yield ""
+
+
+def budget_lines(memory: RegionMemory) -> Iterator[str]:
+    """What TF_STITCH_MEMORY would cost."""
+    if memory.budgets:
+        yield f"  TF_STITCH_MEMORY, as predicted; a step of kernels and calls takes {memory.step_us:,.1f} us"
+    for point in memory.budgets:
+        share = 100 * point["us"] / memory.step_us if memory.step_us else 0.0
+        yield (f"  {point['fraction']:4.1f} {mib(point['bytes']):>14} {point['us']:12,.1f} us more ({share:.1f} %)"
+               + ("" if point["kept"] else ", the least that was found"))
 
 
 def layer_of(node: str) -> str:
@@ -121,4 +136,5 @@ def _memory(number: int, build: dict[str, Any], source: Mapping[str, str]) -> Re
     for node, nbytes in entry["holders"]:
         held[layer_of(node), source.get(node, "")] += nbytes
     return RegionMemory(number, tuple(entry["alive"]), entry["peak"], build["arena_bytes"], entry["least_bytes"],
-                        entry["results_bytes"], tuple((*where, nbytes) for where, nbytes in held.most_common()))
+                        entry["results_bytes"], tuple((*where, nbytes) for where, nbytes in held.most_common()),
+                        entry.get("step_us", 0.0), tuple(entry.get("budgets", ())))

@@ -1,0 +1,200 @@
+"""Plans under a budget of memory: what is computed again, when, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.differential.runner import keys_of, random_values, region
+from tf_stitch.compiler import memory_problem, recomputed_values
+from tf_stitch.compiler.kernel_plan import KernelPlan
+from tf_stitch.compiler.memory_problem import planned_values
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.plan_passes import plan_passes
+from tf_stitch.compiler.plan_verifier import verify_plan
+from tf_stitch.compiler.recomputed_values import Rewriting, bytes_of, outside_bytes, waiting_bytes
+from tf_stitch.config import MemoryBudget
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.pass_manager import run_passes
+from tf_stitch.placement.memory_profile import memory_profile
+from tf_stitch.planning.free_nodes import free_nodes
+from tf_stitch.planning.memory import How
+from tf_stitch.planning.memory_program import solve_memory
+from tf_stitch.planning.plan_groups import plan_of
+
+B, F32 = Builder(), DType.F32
+ROWS, COLUMNS = 1024, 512  # 2 MiB: a GPU's kernel waits until that is read
+MIB = 1 << 20
+SUMMED = pytest.mark.parametrize("summed", [False, True], ids=["by_element", "summed"])
+CASES = pytest.mark.parametrize(("device", "summed"), [(CPU, False), (CPU, True), (H200, True)],
+                                ids=["cpu", "cpu_summed", "h200_summed"])
+"""A GPU's kernels compute a tanh by themselves, budget or not."""
+
+
+def kernels_apart(graph: TensorGraph, device: DeviceSpec, memory: MemoryBudget | None = None) -> KernelPlan:
+    """A kernel for each node, in the order of the graph."""
+    free = free_nodes(graph.nodes())
+    groups = [[i] for i, node in enumerate(graph.nodes())
+              if node not in free and node.kind not in (OpKind.INPUT, OpKind.VARIABLE, OpKind.ASSIGN)]
+    inputs, variables = keys_of(graph)
+    options = CompileOptions(device, memory=memory)
+    options = replace(options, plan=replace(options.plan, barriers=False))
+    compiler = PatternCompiler(device, aligned=True)
+    kernels = run_passes(KernelPlan(plan_of(graph, groups, None, compiler.libraries), inputs, variables),
+                         plan_passes(compiler, options, 0))
+    verify_plan(kernels)
+    return kernels
+
+
+def there_and_back(layers: int = 6, summed: bool = False) -> TensorGraph:
+    """Values of inputs, which are read once there and once back, the last one first.
+
+    Args:
+        summed: along rows, which no reader does itself.
+    """
+    inputs = [B.input(f"x{i}:0", F32, (ROWS, COLUMNS)) for i in range(layers)]
+    values = [B.cumsum(x, False, False) if summed else B.op(OpKind.TANH, x) for x in inputs]
+    value = values[0]
+    for one in values[1:]:
+        value = B.sub(value, one)
+    for one in reversed(values):
+        value = B.mul(value, one)
+    return region("g", [value])
+
+
+def live(kernels: KernelPlan) -> int:
+    return kernels.buffers.live_bytes
+
+
+@CASES
+def test_a_step_takes_less_under_a_budget(device: DeviceSpec, summed: bool) -> None:
+    graph = there_and_back(summed=summed)
+    before = kernels_apart(graph, device)
+    for fraction in (0.8, 0.5):
+        after = kernels_apart(graph, device, MemoryBudget(fraction))
+        assert live(after) <= bytes_of(MemoryBudget(fraction), before) < live(before)
+        values = random_values(graph)
+        np.testing.assert_array_equal(interpret(after.plan.graph, values)["o0"], interpret(graph, values)["o0"])
+
+
+@CASES
+def test_a_plan_that_fits_stays(device: DeviceSpec, summed: bool) -> None:
+    graph = there_and_back(summed=summed)
+    before = kernels_apart(graph, device)
+    enough = MemoryBudget(nbytes=outside_bytes(before) + live(before))
+    for budget in (MemoryBudget(1.0), enough):
+        after = kernels_apart(graph, device, budget)
+        assert len(after.work) == len(before.work)
+        assert not after.plan.graph.after
+    assert live(kernels_apart(graph, device, MemoryBudget(nbytes=enough.nbytes - MIB))) < live(before)
+
+
+@CASES
+def test_the_problem_knows_what_a_plan_takes(device: DeviceSpec, summed: bool) -> None:
+    """Before anything is computed again, and after."""
+    graph = there_and_back(summed=summed)
+    kernels = kernels_apart(graph, device)
+    planned = planned_values(kernels, PatternCompiler(device, aligned=True), device.queued)
+    problem = planned.problem
+    assert problem.peak(problem.all_kept) == live(kernels)
+    for part in (0.8, 0.6):
+        found = solve_memory(problem, round(part * live(kernels)))
+        again = kernels_apart(graph, device, MemoryBudget(
+            nbytes=outside_bytes(kernels) + round(part * live(kernels))))
+        assert abs(live(again) - found.peak) <= 0.03 * found.peak
+
+
+def test_what_is_computed_again_waits_until_it_is_read() -> None:
+    """Or a GPU, which runs what waits for nothing at once, would have it in memory all the time."""
+    graph = there_and_back(summed=True)
+    kernels = kernels_apart(graph, H200, MemoryBudget(0.5))
+    buffers, after = kernels.buffers, kernels.plan.graph.after
+    assert after
+    for late, early in after.items():
+        written, before = buffers.levels[buffers.writer[late]], buffers.levels[buffers.writer[early]]
+        read = min(buffers.levels[i] for i in buffers.reading(late))
+        assert before < written < read <= written + 2
+
+
+@SUMMED
+def test_copies_are_nodes_of_their_own(summed: bool) -> None:
+    """Though they are equal, down to their operands."""
+    graph = there_and_back(summed=summed)
+    kernels = kernels_apart(graph, CPU, MemoryBudget(0.0))
+    made = [node for node in kernels.plan.graph.nodes() if node.kind in (OpKind.TANH, OpKind.CUMSUM)]
+    assert len(made) > len({node.operands for node in made}) == 6
+
+
+def test_readers_that_sum_keep_their_order() -> None:
+    """A value is computed by who reads it only if that adds as before."""
+    x = B.input("x:0", F32, (ROWS, COLUMNS))
+    kernels = kernels_apart(region("g", [B.sum(B.exp(x), [1])]), CPU)
+    [exp, total] = kernels.plan.patterns
+    schedule = PatternCompiler(CPU, aligned=True).compile(total).schedule
+    other = replace(schedule, mapping=replace(schedule.mapping, row_threads=2))
+    assert memory_problem.additions(schedule) != memory_problem.additions(other)
+    assert memory_problem.is_order_dependent(total)
+    assert not memory_problem.is_order_dependent(exp)
+
+
+def test_a_sum_that_would_change_is_barred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next choice does without it."""
+    asked = []
+    monkeypatch.setattr(Rewriting, "changed_sums", lambda self, compiler: iter(self.of_passing()))
+    monkeypatch.setattr(Rewriting, "of_passing", lambda self: [
+        (value, pattern) for pattern, _, due in self._of for value, how in due.items() if how is How.PASSING],
+        raising=False)
+    original = recomputed_values.planned_values
+
+    def noted(kernels, compiler, queued, barred=()):  # type: ignore[no-untyped-def]
+        asked.append(frozenset(barred))
+        return original(kernels, compiler, queued, barred)
+
+    monkeypatch.setattr(recomputed_values, "planned_values", noted)
+    after = kernels_apart(there_and_back(), CPU, MemoryBudget(0.5))
+    assert len(asked) > 1
+    assert asked[0] < asked[1]
+    assert live(after) < live(kernels_apart(there_and_back(), CPU)), "kernels of their own compute some"
+
+
+def test_a_variable_that_is_written_over_is_not_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its old value would need memory of its own. One of a few bytes has it anyway."""
+    x, v = B.input("x:0", F32, (ROWS, COLUMNS)), B.variable("v", F32, (ROWS, COLUMNS))
+    value = B.op(OpKind.TANH, v)
+    new = B.sub(v, B.mul(value, x))
+    graph = region("g", [B.mul(B.op(OpKind.SIN, B.neg(new)), value)], {"v": new})
+    for small, computed in ((1 << 30, True), (0, False)):
+        monkeypatch.setattr(memory_problem, "SMALL_BYTES", small)
+        planned = planned_values(kernels_apart(graph, CPU), PatternCompiler(CPU, aligned=True), False)
+        [use] = [planned.problem.values[i].uses[-1] for i, node in enumerate(planned.values) if node is value]
+        assert use.can_be_computed == computed
+
+
+def test_activations_are_what_waits_when_most_is_there() -> None:
+    kernels = kernels_apart(there_and_back(4), CPU)
+    profile = memory_profile(kernels.buffers)
+    touched = kernels.buffers.kernels[profile.peak].arguments
+    assert waiting_bytes(kernels) == sum(nbytes for node, nbytes in profile.holders
+                                         if node not in [argument for argument, _ in touched]) > 0
+    assert bytes_of(MemoryBudget(0.5), kernels) == live(kernels) - waiting_bytes(kernels) // 2
+
+
+def test_a_size_is_for_all_that_a_step_has() -> None:
+    x, v = B.input("x:0", F32, (ROWS, COLUMNS)), B.variable("v", F32, (ROWS, COLUMNS))
+    kernels = kernels_apart(region("g", [B.exp(x)], {"v": B.add(v, x)}), CPU)
+    assert outside_bytes(kernels) == 6 * MIB, "an input, a variable that is updated in place, a result"
+    assert bytes_of(MemoryBudget(nbytes=8 * MIB), kernels) == 2 * MIB
+    assert bytes_of(MemoryBudget(nbytes=MIB), kernels) == 0
+
+
+def test_without_a_budget_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recomputed_values, "planned_values", lambda *arguments: pytest.fail("asked"))
+    assert live(kernels_apart(there_and_back(), CPU)) > 0
