@@ -5,15 +5,16 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
+from tests.support.fork_server import ForkServer
 from tests.support.shared_cache import shared_cache
-from tf_stitch.config import load_config
+from tf_stitch.config import load_config, plain_environment
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
@@ -120,3 +121,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"{path.name} differs: if that is meant, run pytest with --update-golden"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """One for all tests of this process: what it imports takes as long as what many programs do."""
+    path = os.pathsep.join(filter(None, [str(TESTS.parent), os.environ.get("PYTHONPATH")]))
+    environment = plain_environment() | {"PYTHONPATH": path}
+    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
+    yield server
+    server.close()

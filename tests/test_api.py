@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.support.fork_server import ForkServer
 from tests.support.start import python_path
 
 ROOT = Path(__file__).parents[1]
@@ -43,12 +45,39 @@ STITCHED_OPS = ("print(sorted({op for region in tf_stitch.last_report()['regions
                 "for op in region['nodes'].values()}))\n")
 
 
-def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250,
+                          env=_environment({}))
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # fmt: skip
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT), "TF_STITCH_ASYNC": "0",
-                    "TF_STITCH_FIRST_STEP_SECONDS": "3000", **variables}  # the first step is stitched
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, env=environment)
+    return environment | {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT), "TF_STITCH_ASYNC": "0",
+                          "TF_STITCH_FIRST_STEP_SECONDS": "3000", **variables}  # the first step is stitched
+
+
+@pytest.fixture
+def forked(fork_server: ForkServer, tmp_path: Path) -> Run:
+    """As run, in a process that has imported TensorFlow already."""
+    return lambda code, **variables: fork_server.completed(code, [], _environment(variables), tmp_path)
+
+
+def test_a_tensorflow_that_was_imported_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That reads pip's records of all distributions, which takes a third of a second."""
+    from tf_stitch import api
+    from tf_stitch.plugin import activation, graph_hook  # imports TensorFlow
+
+    assert "tensorflow" in sys.modules
+    done: list[str] = []
+    monkeypatch.setattr(api, "find_tensorflow", lambda: done.append("looked for"))
+    monkeypatch.setattr(activation, "enable", lambda config: done.append("enabled"))
+    monkeypatch.setattr(graph_hook, "switch", lambda on: done.append("on"))
+    api.enable()
+    assert done == ["enabled", "on"]
 
 
 def test_importing_imports_no_tensorflow() -> None:
@@ -58,8 +87,8 @@ def test_importing_imports_no_tensorflow() -> None:
     assert done.stderr == ""
 
 
-def test_enable_and_disable() -> None:
-    done = run("import tensorflow as tf, tf_stitch\n" + USE + """
+def test_enable_and_disable(forked: Run) -> None:
+    done = forked("import tensorflow as tf, tf_stitch\n" + USE + """
 fresh()(x); print(tf_stitch.is_enabled(), regions())
 tf_stitch.enable(); fresh()(x); print(tf_stitch.is_enabled(), regions())
 tf_stitch.disable(); fresh()(x); print(tf_stitch.is_enabled(), regions())
@@ -80,18 +109,17 @@ def test_the_variable_set_in_the_program(imports: str) -> None:
     assert done.stdout == "True 1\n", done.stderr
 
 
-def test_the_variable_set_too_late() -> None:
-    done = run("import os, tf_stitch, tensorflow as tf; os.environ['TF_STITCH'] = '1'" + USE + "fresh()(x)")
+def test_the_variable_set_too_late(forked: Run) -> None:
+    done = forked("import tf_stitch.plugin.autoload\n"  # as importing tf_stitch does at first
+                  "import os, tensorflow as tf; os.environ['TF_STITCH'] = '1'" + USE + "fresh()(x)")
     assert "TF_STITCH was set after TensorFlow had been imported" in done.stderr
     assert "tf_stitch.enable()" in done.stderr
 
 
-def test_excluded_ops_and_their_gradients_stay(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"  # autograph reads sources
-    program.write_text("import tensorflow as tf, tf_stitch\ntf_stitch.enable()\n" + USE + EXCLUDED + STITCHED_OPS +
-                       "tf_stitch.disable(); tf.config.run_functions_eagerly(True)\n"
-                       "np.testing.assert_allclose(got, step(x), rtol=1e-5, atol=1e-7)\n")
-    done = run(f"import runpy; runpy.run_path({str(program)!r})", TF_STITCH_GUARD="0")
+def test_excluded_ops_and_their_gradients_stay(forked: Run) -> None:
+    done = forked("import tensorflow as tf, tf_stitch\ntf_stitch.enable()\n" + USE + EXCLUDED + STITCHED_OPS +
+                  "tf_stitch.disable(); tf.config.run_functions_eagerly(True)\n"
+                  "np.testing.assert_allclose(got, step(x), rtol=1e-5, atol=1e-7)\n", TF_STITCH_GUARD="0")
     assert done.returncode == 0, done.stderr
     assert "Tanh" in done.stdout
     for op in ("Sin", "Sigmoid", "Cos", "SigmoidGrad"):

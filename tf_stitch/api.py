@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,8 @@ def enable() -> None:
         NativeError: the native libraries cannot be built or loaded.
         TensorFlowError: there is no TensorFlow, or one that is too old.
     """
-    find_tensorflow()
+    if "tensorflow" not in sys.modules:
+        find_tensorflow()
     config = load_config()
     from tf_stitch.plugin import activation, graph_hook
 

@@ -41,7 +41,7 @@ prepare() {
     fi
     echo "Installing tf_stitch and what it needs into $venv (TensorFlow is about 600 MB)" >&2
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable "$root[tensorflow,$extra]" \
-      || fail "pip could not install tf_stitch[tensorflow,$extra]; its message is above"
+      || fail "pip could not install $root[tensorflow,$extra]; its message is above"
     touch "$stamp"
   fi
 }

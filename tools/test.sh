@@ -10,7 +10,7 @@ if [ "${1:-}" = --affected ]; then
   shift
   case "${1:--}" in -*) ;; *) affected=$1; shift ;; esac
 fi
-prepare dev --no-compile  # Python compiles what tests import, on both cores
+prepare test,dev --no-compile  # Python compiles what tests import, on both cores
 cd "$root" || exit 1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 unset TF_STITCH TF_STITCH_REPORT
@@ -38,8 +38,9 @@ for library in (STITCH_OP, GRAPH_HOOK):
 wait "$types" || status=1
 [ "$status" = 0 ] || echo "FAILED: ruff or mypy, see above; the tests run all the same" >&2
 # Last, so that its summary ends the output. A file's tests stay together: they share fixtures. Files keep the order of
-# tests/conftest.py, longest first.
-workers=$(nproc)
-workers=$((workers > 4 ? 4 : workers < 2 ? 2 : workers))
+# tests/conftest.py, longest first. One worker more than processors: two fifths of a run on two are waits, for programs
+# that sleep, clocks and locks.
+workers=$(($(nproc) + 1))
+workers=$((workers > 5 ? 5 : workers))
 "$venv/bin/python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@" || status=1
 exit "$status"

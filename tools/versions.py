@@ -125,9 +125,8 @@ def page(rows: Iterable[Row]) -> str:
 commit installed, without and with `TF_STITCH=1`. `build, s` is the first `import tensorflow`, with the build of the
 native libraries unless they were there: they serve both distributions of a version. Kernels are those that the version
 before has built, where they are the same. `difference` is the largest relative difference of a loss. `speedup` is of a
-training step, from one run of each kind on a machine that may be busy: too little to compare versions by. A row
-without a commit is older than that column. The rows are in
-[versions.csv](versions.csv).
+training step, from one run of each kind on a machine that may be busy: too little to compare versions by. The rows
+are in [versions.csv](versions.csv).
 
 """ + "\n".join(lines) + "\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,15 +141,13 @@ def test_region_names_come_from_the_report() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_finds_a_wrong_kernel(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     program = Path(__file__).parent / "wrong_kernel_program.py"
     monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the matmuls between its regions are small
-    server = ForkServer(tmp_path, os.environ)
-    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", *server.command, "-m", "tf_stitch.__main__",
+    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", *fork_server.command, "-m", "tf_stitch.__main__",
                str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    server.close()
     assert done.returncode == 0, done.stderr + done.stdout
     assert "region 1 is the first that makes a difference: step 0: " in done.stdout
     assert "pattern 1 is the first that does; it computes:\n" in done.stdout

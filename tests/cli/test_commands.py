@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,18 +10,22 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import ROOT
+from tests.support.fork_server import MODULE, ForkServer
 from tests.support.start import python_path
 from tf_stitch.__main__ import main
 from tf_stitch.cli.commands import COMMANDS, USAGE
+from tf_stitch.config import plain_environment
 
 SLOW = "import sys; sys.exit(', '.join({'tensorflow', 'keras', 'cupy'} & set(sys.modules)) or 0)"
 
 
-def command(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-    environment |= {"PYTHONPATH": python_path(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "tf_stitch", *arguments], capture_output=True, text=True, timeout=250,
-                          cwd=cwd, env=environment)
+                          cwd=cwd, env=environment())
+
+
+def environment() -> dict[str, str]:
+    return plain_environment() | {"PYTHONPATH": python_path(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -68,11 +71,15 @@ def test_run_turns_it_on_and_keeps_the_programs_flags(tmp_path: Path) -> None:
     assert "there is no program gone.py" in command("run", "gone.py", cwd=tmp_path).stderr
 
 
-def test_runs_with_one_report_folder_keep_both(tmp_path: Path) -> None:
+def test_runs_with_one_report_folder_keep_both(fork_server: ForkServer, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "program.py").write_text("import tensorflow as tf\n"
                                          "tf.function(lambda x: tf.exp(x) * 2.0)(tf.ones([9]))\n")
+    run = ["tf_stitch.__main__", "run", "--report=kept", "program.py"]
     for _ in range(3):
-        assert command("run", "--report=kept", "program.py", cwd=tmp_path).returncode == 0
+        done = fork_server.completed(MODULE, run, environment(), tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "kept" / "report.json").exists()
     earlier = list((tmp_path / "kept" / "earlier").iterdir())
     assert len(earlier) == 2

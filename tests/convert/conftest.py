@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +52,14 @@ def converted(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     return make
 
 
-@pytest.fixture(scope="session")
-def plain_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    server = ForkServer(tmp_path_factory.mktemp("server"), plain_environment())
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def use(op_library: Path, plain_processes: ForkServer, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def use(op_library: Path, fork_server: ForkServer, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """What use_model.py says of two models, in a process that has the op library and nothing else of ours."""
 
     def run(one: Path, other: Path, **inputs: Any) -> dict[str, Any]:
         np.savez(tmp_path / "inputs.npz", **inputs)
         command = [str(HERE / "use_model.py"), str(op_library), str(one), str(other), str(tmp_path / "inputs.npz")]
-        status = plain_processes.run(command, plain_environment(), tmp_path, timeout=280)
+        status = fork_server.run(command, plain_environment(), tmp_path, timeout=280)
         stderr = (tmp_path / "stderr").read_text()
         assert status == 0, stderr[-3000:]
         said: dict[str, Any] = json.loads((tmp_path / "stdout").read_text().splitlines()[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import stat
@@ -18,6 +19,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from tests.support.fork_server import Forked, ForkServer
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert import conversion, paths
 from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
@@ -261,11 +263,14 @@ sys.exit(main(sys.argv[1:]))
 """A conversion that is at work until a signal comes, however busy the machine is."""
 
 
-def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path,
+def test_an_interrupted_conversion_leaves_nothing(models: Make, fork_server: ForkServer, tmp_path: Path,
                                                   tmp_path_factory: pytest.TempPathFactory) -> None:
-    command = [sys.executable, "-c", WAITING, f"--input_dir={models('module')}", f"--output_dir={tmp_path / 'out'}"]
     for end, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
-        assert _ended_by(end, command, _with_native_libraries_alone(tmp_path_factory.mktemp("cache"))) == code
+        folder = tmp_path_factory.mktemp("interrupted")
+        (folder / "program.py").write_text(WAITING)
+        command = [str(folder / "program.py"), f"--input_dir={models('module')}", f"--output_dir={tmp_path / 'out'}"]
+        variables = {"TF_STITCH_CACHE": str(_with_native_libraries_alone(folder))}
+        assert _ended_by(end, fork_server.start(command, plain_environment() | variables, folder), folder) == code
         deadline = time.monotonic() + 10
         while list(tmp_path.iterdir()) and time.monotonic() < deadline:  # another process removes what is left
             time.sleep(0.05)
@@ -274,18 +279,15 @@ def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path,
 
 def _with_native_libraries_alone(folder: Path) -> Path:
     """A cache with which a conversion has kernels to build."""
-    shutil.copytree(load_config().cache_dir / "native", folder / "native")
-    return folder
+    shutil.copytree(load_config().cache_dir / "native", folder / "cache" / "native")
+    return folder / "cache"
 
 
-def _ended_by(end: signal.Signals, command: list[str], cache: Path) -> int:
+def _ended_by(end: signal.Signals, running: Forked, folder: Path) -> int:
     """The exit code of a conversion that gets a signal at work."""
-    with subprocess.Popen(command, env=plain_environment() | {"TF_STITCH_CACHE": str(cache)}, stderr=subprocess.PIPE,
-                          text=True) as running:
-        assert running.stderr is not None
-        for line in running.stderr:
-            if "forming regions" in line:
-                break
-        running.send_signal(end)
-        running.stderr.read()
-        return running.wait(60)
+    deadline, stderr = time.monotonic() + 120, folder / "stderr"
+    while not stderr.exists() or "forming regions" not in stderr.read_text():
+        assert time.monotonic() < deadline, "the conversion does not begin"
+        time.sleep(0.05)
+    os.kill(running.pid, end)
+    return running.wait(60)

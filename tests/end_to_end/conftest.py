@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,15 +98,7 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def fork_server(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory
-                ) -> Iterator[ForkServer]:
-    server = ForkServer(tmp_path_factory.mktemp("server"), _environment(start_folder))
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="session")
-def forked(start_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory,
+def forked(start_folder: Path, native_folder: Path, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory,
            pytestconfig: pytest.Config) -> Runner:
     """As `run`, forked off a process that has imported TensorFlow: for programs whose results are what matters."""
 

@@ -37,9 +37,9 @@ def same(plain: Arrays, stitched: Arrays, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(run: Runner, tensorflow: Plain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arrays, Arrays, Run]:
+def both(forked: Runner, tensorflow: Plain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arrays, Arrays, Run]:
     plain = np.load(io.BytesIO(tensorflow(PROGRAMS / "activation_cases.py", OUT)))
-    stitched, done = results_of(run, "activation_cases", tmp_path_factory.mktemp("cases"), "1")
+    stitched, done = results_of(forked, "activation_cases", tmp_path_factory.mktemp("cases"), "1")
     return plain, stitched, done
 
 

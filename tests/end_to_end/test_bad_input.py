@@ -139,6 +139,8 @@ def test_corrupt_kernels_are_built_anew(forked: Runner, expected: list[float], c
 def test_corrupt_native_library(forked: Runner, expected: list[float], cache: Path, what: str) -> None:
     """The hook, of one file, is built again in the test, the op would take minutes."""
     hook = build_library(GRAPH_HOOK, cache)
+    if not hook.is_relative_to(cache):
+        pytest.skip("a wheel's library is not to be damaged")
     whole = hook.read_bytes()
     hook.write_bytes(whole[:len(whole) // 2] if what == "truncated" else whole[:-64] + b"\xff" * 64)
     done = forked(SMALL, TF_STITCH_CACHE=str(cache))

@@ -12,9 +12,10 @@ import pytest
 
 from models.zoo import module_of
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Runner
+from tests.support.fork_server import MODULE
 from tests.support.plain_results import OUT
 from tests.support.tiers import each_commit
-from tests.support.zoo_case import MODULE, Case, check_model
+from tests.support.zoo_case import Case, check_model
 
 PROGRAM = PROGRAMS / "decoding.py"
 BEFORE_A_GPUS_LOOP = {"TensorFlow has this small integer in host memory",
@@ -33,10 +34,13 @@ def plain(request: pytest.FixtureRequest, tensorflow: Plain) -> tuple[int, Any]:
     return request.param, tokens(tensorflow(PROGRAM, request.param).decode())
 
 
-@pytest.mark.parametrize("environment", [{}, {"TF_STITCH_LOOP_OP": "0"}, {"TF_STITCH_WRAP": "py_function"}],
-                         ids=["loop as an op", "loop left alone", "in Python"])
-def test_tokens(plain: tuple[int, Any], environment: dict[str, str], forked: Runner) -> None:
-    batch, wanted = plain
+HOW = {"loop as an op": {}, "loop left alone": {"TF_STITCH_LOOP_OP": "0"},
+       "in Python": {"TF_STITCH_WRAP": "py_function"}}
+
+
+@pytest.mark.parametrize("how", each_commit(["loop as an op", "loop left alone"], HOW))
+def test_tokens(plain: tuple[int, Any], how: str, forked: Runner) -> None:
+    (batch, wanted), environment = plain, HOW[how]
     done = forked(PROGRAM, batch, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert tokens(done.stdout) == wanted

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, Plain, Runner
-from tests.support.tiers import each_commit
+from tests.support.tiers import each_commit, of_today
 
 PROGRAM = PROGRAMS / "empty_loops.py"
 ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -29,7 +29,8 @@ def plain(tensorflow: Plain) -> dict[str, Any]:
     return {key: outcome for key, outcome in results.items() if not isinstance(outcome, str)}
 
 
-@pytest.mark.parametrize("mode", each_commit(["as ops", "split, strict"], MODES))
+@pytest.mark.of_today
+@pytest.mark.parametrize("mode", each_commit(of_today(["as ops", "split, strict"], 1), MODES))
 def test_what_tensorflow_can(mode: str, forked: Runner, plain: dict[str, Any]) -> None:
     arguments, environment = MODES[mode]
     done = forked(PROGRAM, 1, *arguments, **environment, **ON_A_CPU)

@@ -90,9 +90,10 @@ def test_a_program_that_ends_before_its_kernels_are_built(forked: Runner, cache:
 
 
 def test_with_a_warm_cache_the_clock_decides_nothing(forked: Runner, cache: Path) -> None:
+    steps = 10
     straight(forked, STEPS, PAUSE, cache)
-    warm = [straight(forked, STEPS, pause, cache, TF_STITCH_FIRST_STEP_SECONDS="3000") for pause in (0, 0.02, 0.3)]
-    assert [min(runs(done)) for done in warm] == [STEPS - ORIGINAL_CALLS] * 3
+    warm = [straight(forked, steps, pause, cache, TF_STITCH_FIRST_STEP_SECONDS="3000") for pause in (0, 0.3)]
+    assert [min(runs(done)) for done in warm] == [steps - ORIGINAL_CALLS] * 2
     assert len({done.stdout for done in warm}) == 1
 
 

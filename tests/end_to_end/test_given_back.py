@@ -12,7 +12,7 @@ from tests.end_to_end.conftest import PROGRAMS, Run, Runner
 
 FUNCTIONS = PROGRAMS / "dropped_functions.py"
 MODELS = PROGRAMS / "dropped_models.py"
-FIRST, COUNT = 20, 40
+FIRST, COUNT = 12, 24
 AGAIN = PROGRAMS / "made_again.py"
 MORE = 10.0
 """kB that a dropped function may cost beside what it costs TensorFlow."""

@@ -25,6 +25,7 @@ import tensorflow as tf
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, ROOT, Runner, module_path
 from tests.support.fork_server import ForkServer
 from tests.support.start import python_path
+from tests.support.tiers import each_commit
 from tf_stitch import interruption
 
 STUCK, ENDLESS = PROGRAMS / "stuck.py", PROGRAMS / "endless_loop.py"
@@ -174,11 +175,16 @@ def test_while_a_kernel_is_compiled(start_anew: Start, cache: Path, tmp_path: Pa
         assert program.end() == 3, program.text()
 
 
-@pytest.mark.parametrize("stuck", ["tf_stitch.compiler.pipeline:plan_region", "tf_stitch.runtime.host_builder:code_of",
-                                   "tf_stitch.graph.clustering.clusters:Clustering.find"])
-@pytest.mark.parametrize("which", ["one", "several"])
-def test_anywhere_and_the_program_goes_on(start: Start, cache: Path, expected: dict[str, list[float]], stuck: str,
-                                          which: str) -> None:
+PLANNING, EMITTING, CLUSTERING = ("tf_stitch.compiler.pipeline:plan_region", "tf_stitch.runtime.host_builder:code_of",
+                                  "tf_stitch.graph.clustering.clusters:Clustering.find")
+STUCK_IN = [(stuck, which) for stuck in (PLANNING, EMITTING, CLUSTERING) for which in ("one", "several")]
+
+
+@pytest.mark.parametrize("case", each_commit([(PLANNING, "several"), (EMITTING, "one"), (CLUSTERING, "several")],
+                                             STUCK_IN), ids="-".join)
+def test_anywhere_and_the_program_goes_on(start: Start, cache: Path, expected: dict[str, list[float]],
+                                          case: tuple[str, str]) -> None:
+    stuck, which = case
     program = start(STUCK, stuck, which, "goes on", TF_STITCH_CACHE=str(cache))
     program.said("begun")
     pressed = program.interrupt()

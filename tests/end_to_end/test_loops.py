@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Run, Runner
 from tests.graph.loops.loop_functions import cases
+from tests.support.tiers import each_commit
 
 PROGRAM = PROGRAMS / "loops.py"
 ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -22,7 +23,7 @@ def plain(tensorflow: Plain) -> dict[str, Any]:
     return results
 
 
-@pytest.fixture(scope="module", params=["check", "no check", "split"])
+@pytest.fixture(scope="module", params=each_commit(["check", "split"], ["check", "no check", "split"]))
 def stitched(request: pytest.FixtureRequest, forked: Runner) -> Run:
     check = request.param == "check"  # with it each loop runs as itself, too, from the 20th call on
     done = forked(PROGRAM, 30 if check else 2, request.param, TF_STITCH_GUARD=str(int(check)), **ON_A_CPU)

@@ -11,7 +11,7 @@ import pytest
 
 from models.zoo import NAMES, load
 from tests.end_to_end.conftest import Plain, Runner
-from tests.support.tiers import each_commit
+from tests.support.tiers import each_commit, of_today
 from tests.support.zoo_case import Case, check_model
 
 CASES = [
@@ -27,9 +27,12 @@ CASES = [
 
 
 FIRST = ("logistic-tf1", "nmt-unrolled", "transformer-mixed_bfloat16", "dien-mixed_float16")
+"""One of these each day."""
 
 
-@pytest.mark.parametrize("case", each_commit([case for case in CASES if str(case) in FIRST], CASES), ids=str)
+@pytest.mark.of_today
+@pytest.mark.parametrize("case", each_commit(of_today([case for case in CASES if str(case) in FIRST], 1), CASES),
+                         ids=str)
 @pytest.mark.timeout(900)
 def test_same_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
     check_model(case, forked, tensorflow, tmp_path)

@@ -13,22 +13,31 @@ import pytest
 from models.program import signature
 from models.zoo import ASTITCH, DECODERS, NAMES, load
 from tests.end_to_end.conftest import ROOT, Plain, Runner
-from tests.support.tiers import each_commit
+from tests.support.tiers import each_commit, of_today
 from tests.support.zoo_case import Case, check_model
 
 SCRIPTS = sorted((ROOT / "models").glob("*.py"))
 COVERED = ("aiwriter", "asr", "dien", "transformer")
-"""Not run at each commit as they are here. Dien and transformer are then run in halves (test_model_variants.py), and
-what else is in these four is in others: encoders with attention in bert and multi-interests, decoders that take one
+"""Run on request alone as they are here. Dien and transformer are run in halves (test_model_variants.py), and what
+else is in these four is in others: encoders with attention in bert and multi-interests, decoders that take one
 word after the other, with attention and in a search, in nmt, LSTMs over lengths that vary in rokid, convolutions in
 front of them in crnn."""
-CASES = [Case(model) for model in NAMES]
+IN_TURNS = ("bert", "crnn", "multi-interests", "nmt", "rokid")
+"""One of these each day: they take five times as long as all the others, and tests/golden holds the plans of each."""
+SMALL = [name for name in NAMES if name not in (*COVERED, *IN_TURNS)]
 
 
-@pytest.mark.parametrize("case", each_commit([case for case in CASES if case.model not in COVERED], CASES), ids=str)
+@pytest.mark.parametrize("model", SMALL)
+def test_same_losses_and_outputs(model: str, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
+    check_model(Case(model), forked, tensorflow, tmp_path)
+
+
+@pytest.mark.of_today
+@pytest.mark.parametrize("model", each_commit(of_today(IN_TURNS, 1), (*IN_TURNS, *COVERED)))
 @pytest.mark.timeout(900)
-def test_same_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
-    check_model(case, forked, tensorflow, tmp_path)
+def test_same_losses_and_outputs_of_a_large_model(model: str, forked: Runner, tensorflow: Plain, tmp_path: Path
+                                                  ) -> None:
+    check_model(Case(model), forked, tensorflow, tmp_path)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

@@ -22,9 +22,9 @@ FLOAT32 = {"outputs": 1e-5, "losses": 2e-5, "moved": 2e-2}
 HALVES = {"outputs": 3e-2, "losses": 3e-3, "moved": 3e-2}
 """Of outputs and of how far weights move as a share of the largest. A region rounds to half types where it hands on a
 value, TensorFlow after every op."""
-OF_FEW = {"outputs": 3e-2, "losses": 5e-2, "moved": 0.5}
+OF_FEW = {"outputs": 3e-2, "losses": 1e-1, "moved": 0.5}
 """In halves, where batch norms see few numbers: TensorFlow with and without oneDNN is 0.003 and 0.18 apart (MobileNetV3
-in bfloat16)."""
+in bfloat16). ResNet50's loss is 3.676 in float32, in bfloat16 3.871 in TensorFlow and 3.563 in regions."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,17 @@ import pytest
 
 from models.zoo import RECOMMENDERS, load, module_of
 from tests.end_to_end.conftest import Plain, Runner
-from tests.support.zoo_case import MODULE, Case, check_model
+from tests.support.fork_server import MODULE
+from tests.support.tiers import each_commit, of_today
+from tests.support.zoo_case import Case, check_model
 
 
-@pytest.mark.parametrize("case", [Case(name) for name in RECOMMENDERS], ids=str)
+@pytest.mark.of_today
+@pytest.mark.parametrize("name", each_commit(of_today(RECOMMENDERS, 1), RECOMMENDERS))
 @pytest.mark.timeout(600)
-def test_same_losses_and_outputs(case: Case, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
-    check_model(case, forked, tensorflow, tmp_path)
+def test_same_losses_and_outputs(name: str, forked: Runner, tensorflow: Plain, tmp_path: Path) -> None:
+    """Of one each day."""
+    check_model(Case(name), forked, tensorflow, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "update"), [("dcn", "AssignSubVariableOp"), ("dlrm", "ResourceScatterSub")])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import SCRIPTS, Runner
+from tests.support.tiers import each_commit, of_today
 from tools.compare_runs import TOLERANCES, worst_difference
 
 ARGUMENTS = {
@@ -27,8 +28,10 @@ def test_never_mentions_tf_stitch(path: Path) -> None:
     assert "stitch" not in path.read_text().lower()
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.of_today
+@pytest.mark.parametrize("name", each_commit(of_today([*ARGUMENTS], 1), ARGUMENTS))
 def test_same_losses(name: str, forked: Runner, tmp_path: Path) -> None:
+    """Of one each day."""
     losses = {}
     for stitch in ("", "1"):
         out = tmp_path / f"losses{stitch}.json"

@@ -10,14 +10,19 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, Runner
+from tests.support.tiers import each_commit
 
 LIBRARIES = ("keras", "tf_keras", "legacy", "tf1")
+CASES = [(library, index) for library in LIBRARIES for index in ("int32", "int64")]
+FIRST = [("keras", "int32"), ("tf_keras", "int64"), ("legacy", "int32"), ("tf1", "int64")]
+"""Each library, and each type of row numbers in both Keras and TensorFlow 1's optimizers."""
 
 
-@pytest.mark.parametrize("index", ["int32", "int64"])
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("case", each_commit(FIRST, CASES), ids="-".join)
 @pytest.mark.timeout(600)
-def test_optimizers_of_rows(library: str, index: str, forked: Runner) -> None:
+def test_optimizers_of_rows(case: tuple[str, str], forked: Runner) -> None:
+    library, index = case
+
     def trained(stitch: str) -> dict[str, Any]:
         done = forked(PROGRAMS / "sparse_updates.py", library, index, stitch=stitch)
         assert done.returncode == 0, done.stderr[-3000:]

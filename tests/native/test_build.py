@@ -35,12 +35,29 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "tiny.cc"
 
 
+def change(file: Path, text: str) -> None:
+    """As between two processes: one reads its sources once."""
+    file.write_text(text)
+    build._sources.cache_clear()
+
+
+def test_sources_are_read_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`import tensorflow` looks for two libraries, in two forms, by names that depend on all of them."""
+    (source.parent / "tiny.h").write_text("#pragma once\n")
+    read: list[str] = []
+    read_bytes = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or read_bytes(path))
+    for library in (TINY, GRAPH_HOOK, TINY):
+        find_library(Library(library.name, TINY.sources, links_tensorflow=False), tmp_path)
+    assert sorted(name for name in read if name.endswith((".cc", ".h"))) == ["tiny.cc", "tiny.h"]
+
+
 def test_name_says_version_and_source(source: Path, tmp_path: Path) -> None:
     first = build_library(TINY, tmp_path / "cache")
     assert first.name.startswith(f"tiny-tf{tf.version.VERSION}-")
     assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
     assert build_library(TINY, tmp_path / "cache") == first
-    source.write_text("int tiny() { return 2; }\n")
+    change(source, "int tiny() { return 2; }\n")
     assert build_library(TINY, tmp_path / "cache") != first
 
 
@@ -50,7 +67,7 @@ def test_what_is_no_source_is_no_part_of_the_sources(source: Path) -> None:
     (source.parent / "__pycache__").mkdir()
     (source.parent / "__pycache__" / "bindings.cpython-311.pyc").write_bytes(b"x")
     assert build.sources_digest() == before
-    (source.parent / "tiny.h").write_text("#pragma once\n")
+    change(source.parent / "tiny.h", "#pragma once\n")
     assert build.sources_digest() != before
 
 
@@ -186,7 +203,7 @@ def test_a_failure_is_remembered(source: Path, tmp_path: Path, runs: list[str]) 
     assert len(again.splitlines()) == 1
     assert "nothing_here" in again
     assert "not tried again until compiler, TensorFlow or tf_stitch change" in again
-    source.write_text("int tiny() { return 3; }\n")
+    change(source, "int tiny() { return 3; }\n")
     assert build_library(TINY, tmp_path).exists()
 
 

@@ -64,7 +64,7 @@ no trial: one, open
 a trial: many, settled
 a trial: one, settled
 of 1048576 bytes: 262144, ample: 67108864
-of 3221225472 bytes: 33554432, ample: 268435456
+of 3221225472 bytes: 33554432, ample: 134217728
 where others take 1.05 times as long, 0 of ample memory: 300 bytes
 where others take 1.05 times as long, 5000 of ample memory: 300 bytes
 where others take 1.50 times as long, 0 of ample memory: 300 bytes

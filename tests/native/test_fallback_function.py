@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from tests.convert.models import keras_export
+from tests.support.fork_server import ForkServer
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert.command import main
 from tf_stitch.native.build import SOURCE_DIR, STITCH_OP, build_library
@@ -66,16 +65,15 @@ print(json.dumps({"ops": [ops(one), ops(other)], "threads": after - before, "res
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def said(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What PROGRAM says of a model that is one region, for a shape without kernels."""
     folder = tmp_path_factory.mktemp("model")
     keras_export(folder / "original")
     assert main([f"--input_dir={folder / 'original'}", f"--output_dir={folder / 'converted'}", "--nomeasure",
                  "--scope=region", "--input_ranges=batch=3:4"]) == 0
     library = build_library(STITCH_OP, load_config().cache_dir)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(library), *(str(folder / n) for n in ("original",
-                          "converted"))], capture_output=True, text=True, env=plain_environment(), timeout=240,
-                          check=False)
+    done = fork_server.completed(PROGRAM, [library, folder / "original", folder / "converted"], plain_environment(),
+                                folder)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "runs TensorFlow's own ops for [5,16]" in done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.convert.models import keras_export
+from tests.support.fork_server import ForkServer
+from tests.support.model_loader import model_loader
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert.command import main
 from tf_stitch.convert.saved_model import read_model
 from tf_stitch.native.build import STITCH_OP, build_library, sources_digest
-from tools.benchmark.conversion_host import build_loader, run_loader
+from tools.benchmark.conversion_host import run_loader
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 PROGRAM = """
 import ctypes, json, sys
 import tensorflow as tf
@@ -76,13 +78,13 @@ def copies(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def run(program: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True,
-                          env=plain_environment(), timeout=240, check=False)
+@pytest.fixture
+def run(fork_server: ForkServer, tmp_path: Path) -> Run:
+    return lambda program, *arguments: fork_server.completed(program, arguments, plain_environment(), tmp_path)
 
 
 @pytest.mark.parametrize("how", ["loaded", "opened"])
-def test_a_second_copy_registers_nothing_and_serves(how: str, copies: list[Path], model: Path) -> None:
+def test_a_second_copy_registers_nothing_and_serves(how: str, copies: list[Path], model: Path, run: Run) -> None:
     """Beside each model a copy, or one that a program opens by itself."""
     done = run(PROGRAM, *copies, model, how)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -98,13 +100,13 @@ def test_a_copy_that_is_there_before_the_program_serves(copies: list[Path], mode
     """By LD_PRELOAD, as of a server that cannot be told to load a library. Either copy says what the first counts."""
     signature = read_model(model.with_name("original")).chosen(["serving_default"])[0]
     np.ones((3, 16), np.float32).tofile(tmp_path / "input")
-    said = run_loader(build_loader(tmp_path), copies[1], model, 2, signature.inputs[0].tensor, (3, 16),
+    said = run_loader(model_loader(tmp_path), copies[1], model, 2, signature.inputs[0].tensor, (3, 16),
                       tmp_path / "input", signature.outputs[0].tensor, tmp_path / "output", preloaded=copies[0])
     assert said["runs"] > 0
     assert said["fallbacks"] == 0
 
 
-def test_a_program_that_stitches_runs_by_the_copy_that_it_has(copies: list[Path]) -> None:
+def test_a_program_that_stitches_runs_by_the_copy_that_it_has(copies: list[Path], run: Run) -> None:
     done = run(ENABLED, copies[0])
     assert done.returncode == 0, done.stderr[-3000:]
     path, runs = done.stdout.split()
@@ -112,7 +114,7 @@ def test_a_program_that_stitches_runs_by_the_copy_that_it_has(copies: list[Path]
     assert int(runs) > 0
 
 
-def test_a_copy_of_another_version_is_not_called(copies: list[Path]) -> None:
+def test_a_copy_of_another_version_is_not_called(copies: list[Path], run: Run) -> None:
     own, other = sources_digest().encode(), b"0123456789abcdef"
     data = copies[0].read_bytes()
     assert data.count(own) == 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 
 from tests.convert.models import keras_export
 from tests.convert.versions import version
+from tests.support.fork_server import ForkServer
 from tests.support.tiers import each_commit
 from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert.command import main
@@ -34,10 +33,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "converted"
 
 
-def reloaded(loader: str, versions: list[Path]) -> dict[str, Any]:
+def reloaded(server: ForkServer, loader: str, versions: list[Path], folder: Path) -> dict[str, Any]:
     library = build_library(STITCH_OP, load_config().cache_dir)
-    done = subprocess.run([sys.executable, str(PROGRAM), str(library), loader, *map(str, versions)], text=True,
-                          capture_output=True, env=plain_environment(), timeout=1200, check=False)
+    done = server.completed(PROGRAM, [library, loader, *versions], plain_environment(), folder, timeout=1200)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "tf_stitch" not in done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
@@ -46,8 +44,9 @@ def reloaded(loader: str, versions: list[Path]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("loader", ["objects", "session"])
 @pytest.mark.parametrize("count", each_commit([25], [25, 300]))
-def test_versions_leave_nothing(count: int, loader: str, model: Path, tmp_path: Path) -> None:
-    said = reloaded(loader, [version(model, tmp_path / str(i), i) for i in range(count)])
+def test_versions_leave_nothing(count: int, loader: str, model: Path, fork_server: ForkServer, tmp_path: Path
+                                ) -> None:
+    said = reloaded(fork_server, loader, [version(model, tmp_path / str(i), i) for i in range(count)], tmp_path)
     assert said["runs"] > count
     assert said["fallbacks"] == 0
     warm, last = said["has"][WARM], said["has"][-1]
@@ -75,10 +74,11 @@ print(counts(0), counts(3))
 """
 
 
-def test_kernels_come_back_after_tensorflow_has_freed_its_ops(model: Path) -> None:
+def test_kernels_come_back_after_tensorflow_has_freed_its_ops(model: Path, fork_server: ForkServer, tmp_path: Path
+                                                              ) -> None:
     library = build_library(STITCH_OP, load_config().cache_dir)
-    done = subprocess.run([sys.executable, "-c", FORGOTTEN, str(library), str(model)], text=True, capture_output=True,
-                          env=plain_environment(), timeout=240, check=True)
+    done = fork_server.completed(FORGOTTEN, [library, model], plain_environment(), tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
     runs, fallbacks = map(int, done.stdout.split())
     assert runs == 3 * 2
     assert fallbacks == 0

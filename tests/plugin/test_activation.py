@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import ForkServer
 from tests.support.start import python_path
-from tf_stitch.config import load_config
+from tf_stitch.config import load_config, plain_environment
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 
 ROOT = Path(__file__).parents[2]
@@ -47,11 +49,22 @@ tf.function(lambda x: tf.tanh(x) * 2.0 + 1.0)(tf.ones([4]))
 START = f"exec({PTH_LINE!r})\n"  # what the interpreter does with the .pth file
 
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
 def run(code: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT), **variables}
     command = [sys.executable, *options, "-c", code] if code else [sys.executable, *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=_environment(variables))
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return plain_environment() | {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT), **variables}
+
+
+@pytest.fixture
+def forked(fork_server: ForkServer, tmp_path: Path) -> Run:
+    """As run, in a process that has imported TensorFlow already: START activates at once."""
+    return lambda code, **variables: fork_server.completed(code, [], _environment(variables), tmp_path)
 
 
 @pytest.mark.parametrize("value", [None, "", "0"])
@@ -81,17 +94,18 @@ def test_active_from_start_to_end() -> None:
     assert result.stdout.split("\n")[:2] == ["session False True", "closed True"]
 
 
-def test_tensorflow_imported_before() -> None:
-    result = run(TOY_SESSION + "import tensorflow\n" + START + RUN, TF_STITCH="strict", TF_STITCH_WRAP="py_function")
+def test_tensorflow_imported_before(forked: Run) -> None:
+    result = forked(TOY_SESSION + "import tensorflow\n" + START + RUN, TF_STITCH="strict", TF_STITCH_WRAP="py_function")
     assert result.stdout.split("\n")[:2] == ["session True False", "closed True"], result.stderr
 
 
 @pytest.mark.parametrize("background", ["0", "1"])
-def test_active_while_the_programs_exit_handlers_run(background: str) -> None:
+def test_active_while_the_programs_exit_handlers_run(background: str, forked: Run) -> None:
     """They meet a new shape, when no thread can be started any more."""
     early = "import atexit; atexit.register(lambda: print(f(tf.ones([5])).numpy()[4]))\n"
     late = "f = tf.function(lambda x: tf.nn.relu(x) * 2.0 + 1.0, [tf.TensorSpec([None])])\nf(tf.ones([4]))\n"
-    result = run(START + early + "import tensorflow as tf\n" + late, TF_STITCH="1", TF_STITCH_ASYNC=background)
+    begin = run if background == "1" else forked  # the default from the start
+    result = begin(START + early + "import tensorflow as tf\n" + late, TF_STITCH="1", TF_STITCH_ASYNC=background)
     assert result.stdout == "3.0\n", result.stderr
     assert "fallback" not in result.stderr
 
@@ -106,24 +120,24 @@ def test_wrong_variable_ends_the_program(name: str, value: str) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_failure_leaves_tensorflow_alone(tmp_path: Path) -> None:
+def test_a_failure_leaves_tensorflow_alone(forked: Run) -> None:
     broken = TOY_SESSION + "def broken(*_): raise RuntimeError('no luck')\nmodule.Session = broken\n" + START
-    result = run(broken + RUN + "print('went on')", TF_STITCH="1")
+    result = forked(broken + RUN + "print('went on')", TF_STITCH="1")
     assert result.stdout.strip() == "went on"
     assert "[tf_stitch] disabled, TensorFlow runs this program alone: no luck" in result.stderr
-    result = run(broken + RUN, TF_STITCH="strict")
+    result = forked(broken + RUN, TF_STITCH="strict")
     assert result.returncode == 1
     assert "RuntimeError: no luck" in result.stderr
 
 
-def test_no_compiler(tmp_path: Path) -> None:
+def test_no_compiler(forked: Run, tmp_path: Path) -> None:
     cache = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": "/nonexistent"}
-    result = run(TOY_SESSION + START + RUN + "print('went on')", **cache)
+    result = forked(TOY_SESSION + START + RUN + "print('went on')", **cache)
     assert result.stdout == "went on\n", "without the hook no session is begun"
     assert "[tf_stitch] disabled, TensorFlow runs this program alone: no C++ compiler" in result.stderr
 
 
-def test_without_the_native_op_tensorflow_runs_the_program(tmp_path: Path) -> None:
+def test_without_the_native_op_tensorflow_runs_the_program(forked: Run, tmp_path: Path) -> None:
     """A region in Python would be slower. The next process does not try again."""
     compiler = tmp_path / "g++"
     rejects = 'case "$*" in *op_stitch_op.cc*) echo "stitch_op.cc:7: error: no luck" >&2; exit 1;; esac'
@@ -134,7 +148,7 @@ def test_without_the_native_op_tensorflow_runs_the_program(tmp_path: Path) -> No
     shutil.copy2(hook, tmp_path / "native")
     variables = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     asks = "from tf_stitch.plugin.autoload import was_active; print(was_active())\n"
-    first, again = (run(START + RUN + asks, **variables) for _ in range(2))
+    first, again = (forked(START + RUN + asks, **variables) for _ in range(2))
     for result in (first, again):
         assert (result.returncode, result.stdout) == (0, "False\n"), result.stderr
         said = [line for line in result.stderr.splitlines() if line.startswith("[tf_stitch] disabled")]
@@ -144,7 +158,7 @@ def test_without_the_native_op_tensorflow_runs_the_program(tmp_path: Path) -> No
         assert "error: no luck" in result.stderr
     assert "not tried again" in again.stderr
     assert "not tried again" not in first.stderr
-    asked = run(START + RUN + asks, **variables, TF_STITCH_WRAP="py_function")
+    asked = forked(START + RUN + asks, **variables, TF_STITCH_WRAP="py_function")
     assert asked.stdout == "True\n", asked.stderr
     assert "disabled" not in asked.stderr
 

@@ -16,6 +16,7 @@ from tf_stitch.config import load_config
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import function_calls
 from tf_stitch.plugin.callers_executor import EXECUTOR
+from tf_stitch.plugin.measured_thread import THREAD
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,15 @@ def test_what_is_captured_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert count(monkeypatch, DenseSpec, "__hash__", lambda: f(x)) < 10
     monkeypatch.setattr(FunctionType, "__hash__", FunctionType.__hash__.__wrapped__)
     assert count(monkeypatch, DenseSpec, "__hash__", lambda: f(x)) >= 50, "TensorFlow keeps it by itself"
+
+
+def test_calls_that_are_measured_by_tensorflows_graph_hash_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would have taken is what is asked for."""
+    weights = [tf.Variable(1.0) for _ in range(50)]
+    f, x = function_of(weights), tf.constant(0.0)
+    assert float(f(x)) == 50
+    monkeypatch.setattr(THREAD, "long", True)
+    assert count(monkeypatch, DenseSpec, "__hash__", lambda: f(x)) >= 50
 
 
 def test_types_are_told_apart() -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.fork_server import ForkServer
+from tf_stitch.config import plain_environment
 from tf_stitch.plugin import graph_hook
+from tools.benchmark.machine import module_path
 
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = plain_environment() | {"PYTHONPATH": module_path(ROOT)}
 
 
 @pytest.fixture(scope="module")
-def report() -> dict[str, Any]:
-    program = "tests.plugin.hook_program"
-    run = subprocess.run([sys.executable, "-m", program], cwd=ROOT, capture_output=True, text=True, timeout=200)
+def report(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    program = ROOT / "tests" / "plugin" / "hook_program.py"
+    run = fork_server.completed(program, [], ENVIRONMENT, tmp_path_factory.mktemp("hook"))
     assert run.returncode == 0, run.stderr[-3000:]
     result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return result
@@ -109,7 +112,10 @@ import ctypes, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts tests in the background ignores it
 import tensorflow as tf
 from tf_stitch.config import load_config
+from tests.support.fork_server import ForkServer
+from tf_stitch.config import plain_environment
 from tf_stitch.plugin import graph_hook
+from tools.benchmark.machine import module_path
 graph_hook.install(lambda item: None, print, load_config().cache_dir)
 between = ctypes.CDLL(sys.argv[1])
 hook = graph_hook._installed
@@ -130,10 +136,10 @@ print(tf.function(lambda x: tf.tanh(x) * 2.5 + 0.25)(tf.ones([4])).numpy()[0])
 
 
 @pytest.mark.parametrize(("presses", "said"), [(1, "ended"), (0, "went on")])
-def test_ctrl_c_before_python_is_entered_is_not_lost(tmp_path: Path, presses: int, said: str) -> None:
+def test_ctrl_c_before_python_is_entered_is_not_lost(fork_server: ForkServer, tmp_path: Path, presses: int, said: str
+                                                     ) -> None:
     (tmp_path / "between.c").write_text(BETWEEN)
     subprocess.run(["gcc", "-shared", "-fPIC", "between.c", "-o", "between.so"], cwd=tmp_path, check=True)
-    done = subprocess.run([sys.executable, "-c", PENDING, str(tmp_path / "between.so"), str(presses)], cwd=ROOT,
-                          capture_output=True, text=True, timeout=200)
+    done = fork_server.completed(PENDING, [tmp_path / "between.so", presses], ENVIRONMENT, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-2] == said, done

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 
+from tf_stitch.plugin import keras_logs
 from tf_stitch.plugin.keras_logs import _patch, hear_later
 
 STEPS, EPOCHS = 4, 2
@@ -21,6 +22,11 @@ class Later(keras.callbacks.CallbackList):  # type: ignore[misc]
 
 
 hear_later(Later)
+
+
+@pytest.fixture(autouse=True)
+def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras_logs, "_has_gpu", lambda: True)
 
 
 class Told(keras.callbacks.Callback):  # type: ignore[misc]
@@ -146,17 +152,27 @@ def test_what_is_no_number_is_handed_on() -> None:
     assert said == [("end", 0, loss), ("epoch", 0)]
 
 
-def test_without_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras_logs, "_has_gpu", lambda: False)
+    said: list[Any] = []
+    callbacks, loss = Later([Told(said)], model=keras.Sequential()), Loss()
+    callbacks.on_train_batch_end(0, {"loss": loss})
+    assert said == [("end", 0, 1.0)]
+
+
+def test_devices_are_not_asked_for_before_a_step_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To answer, TensorFlow initializes CUDA, which no process survives that is forked from here."""
     class Own(keras.callbacks.CallbackList):  # type: ignore[misc]
         pass
 
+    asked: list[Any] = []
+    monkeypatch.setattr("tensorflow.config.list_physical_devices", asked.append)
     before = Own.on_train_batch_end
-    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind=None: [])
-    _patch(SimpleNamespace(CallbackList=Own))  # type: ignore[arg-type]
-    assert Own.on_train_batch_end is before
-    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind=None: ["a GPU"])
-    assert not capfd.readouterr().err
-    _patch(SimpleNamespace())  # type: ignore[arg-type]
-    assert "of an unknown kind" in capfd.readouterr().err
     _patch(SimpleNamespace(CallbackList=Own))  # type: ignore[arg-type]
     assert Own.on_train_batch_end is not before
+    assert not asked
+
+
+def test_lists_of_an_unknown_kind_are_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    _patch(SimpleNamespace())  # type: ignore[arg-type]
+    assert "of an unknown kind" in capfd.readouterr().err

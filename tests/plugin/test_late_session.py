@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import ForkServer
 from tests.support.start import python_path
-from tf_stitch.config import StitchConfig
+from tf_stitch.config import StitchConfig, plain_environment
 from tf_stitch.plugin.late_session import NOTHING_RAN, LateSession
 from tf_stitch.report.report import Report
 
 ROOT = Path(__file__).parents[2]
 LATE = ("networkx", "pulp", "highspy", "tf_stitch.plugin.session", "tf_stitch.planning", "tf_stitch.compiler",
         "tf_stitch.kernel_ir", "tf_stitch.libraries", "tf_stitch.ir.graph", "tf_stitch.report")
+STITCHED = {"TF_STITCH": "1", "PYTHONPATH": python_path(ROOT)}
 PROGRAM = f"""
 import sys, tensorflow as tf
 import tf_stitch
@@ -31,10 +32,9 @@ print(sum(graph["stitched_nodes"] for graph in tf_stitch.last_report()["graphs"]
 """
 
 
-def run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, cwd=ROOT,
-                          env=environment | {"TF_STITCH": "1", "PYTHONPATH": python_path(ROOT)} | variables)
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200,
+                          env=plain_environment() | STITCHED)
 
 
 def test_the_first_function_loads_what_rewrites_graphs() -> None:
@@ -50,10 +50,12 @@ def test_a_program_without_functions_loads_nothing() -> None:
     assert f"[tf_stitch] {NOTHING_RAN}" in done.stderr
 
 
-def test_the_first_function_at_exit_runs() -> None:
+def test_the_first_function_at_exit_runs(fork_server: ForkServer, tmp_path: Path) -> None:
     """Pools take nothing any more by then."""
-    done = run("import atexit, tf_stitch, tensorflow as tf\n"
+    program = ("import tf_stitch.plugin.autoload\n"  # as importing tf_stitch does at first
+               "import atexit, tensorflow as tf\n"
                "atexit.register(lambda: print(float(tf.function(lambda x: tf.exp(x) * 2.0)(tf.zeros([])))))")
+    done = fork_server.completed(program, [], plain_environment() | STITCHED, tmp_path)
     assert done.stdout == "2.0\n", done.stderr
     assert "Traceback" not in done.stderr
 
@@ -95,12 +97,14 @@ def test_threads_make_one(tmp_path: Path) -> None:
         assert len(set(pool.map(lambda _: late.get(), range(32)))) == 1
 
 
-def test_a_forked_child_writes_a_report_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_writes_a_report_of_its_own(fork_server: ForkServer, tmp_path: Path) -> None:
     """Also where its parent had run no function yet."""
-    program = ("import os, tensorflow as tf\nchild = os.fork()\n"
+    program = ("import tf_stitch.plugin.autoload\n"  # as importing tf_stitch does at first
+               "import os, tensorflow as tf\nchild = os.fork()\n"
                "if child: os.waitpid(child, 0)\n"
                "else: tf.function(lambda x: tf.exp(x) * 2.0)(tf.ones([9]))")
-    done = run(f"import tf_stitch\n{program}", TF_STITCH_REPORT=str(tmp_path / "report"))
+    variables = STITCHED | {"TF_STITCH_REPORT": str(tmp_path / "report")}
+    done = fork_server.completed(program, [], plain_environment() | variables, tmp_path)
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "report").glob("*.json"))
     assert len(names) == 2

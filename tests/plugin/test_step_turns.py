@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tf_stitch.errors import DamagedFileError
 from tf_stitch.plugin import step_turns
+from tf_stitch.plugin.measured_thread import THREAD
 from tf_stitch.plugin.step_turns import FIRST_LOOK, MOST_TURNS, SETTLING, StepTurns
 from tf_stitch.report.entries import StepEntry
 from tf_stitch.report.step_times import LEAST_TURNS, StepTimes
@@ -67,12 +68,12 @@ class Program:
         self.plain, self.stitched = 0, stitched
 
     def flat(self, function: Any, inputs: Sequence[Any], captured: Sequence[Any]) -> str:
-        assert not self.turns.plain_here
+        assert not THREAD.plain
         self.clock.now += self.now
         return "ours"
 
     def plain_flat(self, function: Any, inputs: Sequence[Any], captured: Sequence[Any]) -> str:
-        assert self.turns.plain_here
+        assert THREAD.plain
         self.plain += 1
         self.clock.now += self.before
         return "TensorFlow's"
@@ -290,19 +291,92 @@ def test_a_function_that_is_gone_is_told(clock: Clock) -> None:
     assert len(program.entry.before_us) >= LEAST_TURNS
 
 
-def test_what_is_around_the_call_counts_on_both_sides(clock: Clock) -> None:
-    """TensorFlow finds the function that belongs to the arguments."""
+def found_by(program: Program, ours: float, long: float) -> Callable[[Any], str]:
+    """A tf.function's call: TensorFlow takes this many seconds to find the function that belongs to the arguments."""
+
+    def found(function: Any) -> str:
+        program.clock.now += long if THREAD.long else ours
+        return program.call()
+
+    return program.turns.around(found)  # type: ignore[no-any-return]
+
+
+def test_what_tensorflow_does_around_its_own_calls_counts(clock: Clock) -> None:
+    """All of it, also where ours do less."""
     program = Program(clock, add, X)
+    whole = found_by(program, ours=0.002, long=0.003)
+    assert {whole(program.function) for _ in range(BEGIN + 100)} == {"ours"}
+    times = StepTimes(program.entry.before_us, program.entry.now_us)
+    assert (times.before, times.now) == pytest.approx((11_000, 6_000))
+
+
+def test_what_tensorflow_does_around_calls_of_the_program_counts(clock: Clock) -> None:
+    """Where it cannot run beside the program. It is known before the call which graph will run."""
+    iterator = iter(tf.data.Dataset.range(10).repeat())
+    program = Program(clock, lambda: next(iterator) + 1, first_calls=FirstCalls(any_time=True))
+    whole = found_by(program, ours=0.002, long=0.003)
+    found = [whole(program.function) for _ in range(BEGIN + 300)]
+    assert found.count("TensorFlow's") == program.plain
+    assert program.entry.why_not == ""
+    times = StepTimes(program.entry.before_us, program.entry.now_us)
+    assert (times.before, times.now) == pytest.approx((11_000, 6_000))
+
+
+def test_calls_of_two_functions_are_whole(clock: Clock) -> None:
+    """One's turn ends while the other's goes on."""
+    program = Program(clock, add, X)
+    other = tf.function(lambda x: x * 2.0).get_concrete_function(X)
+    near: list[bool] = [False]
+    program.turns.on_near = lambda now: near.append(now)
+    functions = (program.function, other)
 
     def found(function: Any) -> str:
         clock.now += 0.002
-        return program.call()
+        return str(program.turns.call(program.flat, function, [X], [], program.plain_flat))
 
     whole = program.turns.around(found)
-    for _ in range(BEGIN + 60):
-        whole(program.function)
-    times = StepTimes(program.entry.before_us, program.entry.now_us)
-    assert (times.before, times.now) == pytest.approx((10_000, 6_000))
+    for number in range(BEGIN + 200):
+        for function in functions[:2 if number else 1]:  # the other is a call behind
+            (whole if near[-1] else found)(function)
+    for entry in program.turns.entries():
+        assert entry.why_not == ""
+        assert min(entry.before_us) == pytest.approx(10_000)
+        assert min(entry.now_us) == pytest.approx(6_000)
+
+
+def test_calls_of_ours_fill_as_much_time(clock: Clock) -> None:
+    """The first ones find caches that TensorFlow's graph has filled."""
+    program = Program(clock, add, X)
+    behind = 0
+
+    def flat(function: Any, inputs: Sequence[Any], captured: Sequence[Any]) -> str:
+        nonlocal behind
+        behind += 1
+        clock.now += 0.001 if behind > 4 else 0.0015
+        return "ours"
+
+    def plain_flat(function: Any, inputs: Sequence[Any], captured: Sequence[Any]) -> str:
+        nonlocal behind
+        behind = 0
+        clock.now += 0.008
+        return "TensorFlow's"
+
+    program.flat, program.plain_flat = flat, plain_flat  # type: ignore[method-assign]
+    program.calls(BEGIN + 200)
+    assert StepTimes(program.entry.before_us, program.entry.now_us).now == pytest.approx(1_000)
+
+
+def test_a_call_that_turns_out_to_be_another_functions_is_told(clock: Clock) -> None:
+    program = Program(clock, add, X)
+    other = tf.function(lambda x: x * 2.0).get_concrete_function(X)
+
+    def found(function: Any) -> str:
+        called = other if THREAD.unseen is not None else program.function
+        return str(program.turns.call(program.flat, called, [X], [], program.plain_flat))
+
+    whole = program.turns.around(found)
+    assert {whole(program.function) for _ in range(BEGIN + 60)} == {"ours"}
+    assert program.entry.why_not == "a call beside it failed: StitchError"
 
 
 def in_another_thread(call: Callable[[], Any]) -> None:

@@ -12,7 +12,7 @@ from keras.src.backend.tensorflow import nn
 from models import vision
 from models.unet import unet
 from tests.differential.runner import keys_of, region
-from tests.support.tiers import each_commit
+from tests.support.tiers import each_commit, of_today
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.device.spec import H200
@@ -79,7 +79,8 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     keras.mixed_precision.set_global_policy("float32")
 
 
-@pytest.mark.parametrize("case", each_commit(QUICK, CASES), ids="-".join)
+@pytest.mark.of_today
+@pytest.mark.parametrize("case", each_commit(of_today(QUICK, 3), CASES), ids="-".join)
 def test_no_image_is_transposed_beside_a_convolution(case: tuple[str, str, str]) -> None:
     """TensorFlow puts channels first for float32, and last for halves."""
     name, mode, policy = case

@@ -37,6 +37,7 @@ AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_",
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
 RARELY = (100_000, 20, 20)
 """When garbage is collected, as in tests/conftest.py: a twentieth of a program's processor time goes there."""
+MODULE = Path("-m")
 START_SECONDS = 120
 COMMAND_SECONDS = 900
 
@@ -88,6 +89,21 @@ class ForkServer:
     def start(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Forked:
         """As run, which waits for its end."""
         return Forked(self._path, command, environment, folder)
+
+    def completed(self, program: Path | str, arguments: Sequence[object], environment: Mapping[str, str], folder: Path,
+                  timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        """As run, with what the program wrote.
+
+        Args:
+            program: its file, its text, or MODULE, whose name is the first argument.
+        """
+        if isinstance(program, str):
+            (folder / "program.py").write_text(program)
+            program = folder / "program.py"
+        command = [str(program), *map(str, arguments)]
+        status = self.run(command, environment, folder, timeout)
+        stdout, stderr = ((folder / name).read_text() for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(command, status, stdout, stderr)
 
     def close(self) -> None:
         """Ends the server; programs that run stay."""

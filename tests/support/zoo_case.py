@@ -13,10 +13,10 @@ import numpy as np
 
 from models.zoo import module_of
 from tests.end_to_end.conftest import Plain, Runner
+from tests.support.fork_server import MODULE
 from tests.support.plain_results import OUT
 
 STEPS = 20
-MODULE = Path("-m")
 
 
 @dataclass(frozen=True)

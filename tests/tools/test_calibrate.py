@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tests.support.fork_server import ForkServer
 from tf_stitch.config import load_config
 from tf_stitch.device.matmul_times import Sizes
 from tf_stitch.device.profile import read_profile
@@ -32,9 +34,9 @@ app.run(calibrate.main, argv=["calibrate", "--parts=executor", "--out=" + sys.ar
 """
 
 
-def test_matmuls_and_ops_of_this_machine(tmp_path: Path) -> None:
+def test_matmuls_and_ops_of_this_machine(fork_server: ForkServer, tmp_path: Path) -> None:
     out = tmp_path / "profile.json"
-    done = subprocess.run([sys.executable, "-c", PROGRAM, out], capture_output=True, text=True, check=False)
+    done = fork_server.completed(PROGRAM, [out], os.environ, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     profile = read_profile(out)
     assert profile.rates == device_spec(load_config().cache_dir, None).profile.rates, "the rest is as it was"

@@ -22,8 +22,12 @@ from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.plugin.keras_convolutions import without_xla
 from tools.benchmark.gpu_regions import Counted, counted, regions_of
 
+POLICIES = ("float32", "mixed_bfloat16")
+HALVES_ON_REQUEST = pytest.mark.parametrize("policy", each_commit(["float32"], POLICIES), indirect=True)
+"""Where no image is: regions are the same in halves, but for element types."""
 
-@pytest.fixture(autouse=True, params=["float32", "mixed_bfloat16"])
+
+@pytest.fixture(autouse=True, params=POLICIES)
 def policy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """TensorFlow puts channels first for the first, and last for the second. Keras has groups as it has on GPUs."""
     monkeypatch.setattr(nn, "conv", without_xla(nn, lambda x: True))
@@ -100,8 +104,10 @@ def test_one_region(name: str, mode: str) -> None:
     assert (count.regions, dict(count.left_out)) == (1, {})
 
 
-@pytest.mark.parametrize("name", language.NAMES)
-def test_a_train_step_of_a_transformer(name: str) -> None:
+@HALVES_ON_REQUEST
+@pytest.mark.parametrize("name", each_commit(["T5", "ViT"], language.NAMES))
+def test_a_train_step_of_a_transformer(name: str, policy: str) -> None:
+    """Biases that are learned and a convolution are in two of them, and whatever else is in the others."""
     network = language.build(name, language.SMALL[name])
     given = [tf.TensorSpec((4, *x.shape[1:]), x.dtype) for x in network.batch(1)]
     count = counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
@@ -119,9 +125,10 @@ def train_step(name: str) -> Counted:
     return counted(regions_of(tf.function(network.train, autograph=False).get_concrete_function(*given)))
 
 
+@HALVES_ON_REQUEST
 @pytest.mark.parametrize("name", each_commit(["SpectralGAN", "LoRA", "TabNet"],
                                              [name for name in kinds.NAMES if name not in STAYS]))
-def test_a_train_step_of_another_kind(name: str) -> None:
+def test_a_train_step_of_another_kind(name: str, policy: str) -> None:
     """Branches, diagonals, sorted rows and variables that are overwritten unread among them."""
     count = train_step(name)
     assert (count.regions, dict(count.left_out)) == (1, {})
@@ -180,8 +187,10 @@ def test_attentions_with_learned_biases_are_trained_with_scores_in_memory(policy
     assert len(scores) == 4, "the scores and their gradients of two attentions"
 
 
+@HALVES_ON_REQUEST
 @pytest.mark.parametrize(("name", "cudnn", "regions"), [("LSTMLanguage", 0, 1), ("LSTMLanguageByCuDNN", 2, None)])
-def test_recurrent_layers(monkeypatch: pytest.MonkeyPatch, name: str, cudnn: int, regions: int | None) -> None:
+def test_recurrent_layers(monkeypatch: pytest.MonkeyPatch, name: str, cudnn: int, regions: int | None, policy: str
+                          ) -> None:
     """Without cuDNN one region, loops and all; cuDNN's op stays, and what is around it is in regions."""
     monkeypatch.setattr(sys.modules["keras.src.backend.tensorflow.rnn"], "_is_gpu_available", lambda: True)
     network = lstm.build(name, lstm.SMALL)

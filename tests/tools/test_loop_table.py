@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
+from tests.support.fork_server import MODULE, ForkServer
 from tools.benchmark.loop_programs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_row() -> None:
-    done = subprocess.run([sys.executable, "-m", "tools.loop_table", "--only=data end"], cwd=ROOT, text=True,
-                          capture_output=True, timeout=280)
+def test_a_row(fork_server: ForkServer, tmp_path: Path) -> None:
+    done = fork_server.completed(MODULE, ["tools.loop_table", "--only=data end"], os.environ, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     [row] = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     _, program, on_cpu, on_gpu, _ = (cell.strip() for cell in row.split("|"))

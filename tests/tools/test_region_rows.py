@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.support.fork_server import MODULE, ForkServer
 from tools.benchmark.region_rows import is_done, joined, table
 
 MLP, ENCODER = "mlp_4x256_batch256", "encoder_6x512_batch8_length64"
@@ -23,9 +27,12 @@ def row(workload: str, mode: str, date: str = "2026-11-21", **more: Any) -> dict
             "machine": {"gpu": "NVIDIA H200", "date": date}, "command": "python -m tools.region_benchmark"} | more
 
 
-def benchmark(*flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.region_benchmark", *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+Benchmark = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def benchmark(fork_server: ForkServer, tmp_path: Path) -> Benchmark:
+    return lambda *flags: fork_server.completed(MODULE, ["tools.region_benchmark", *flags], os.environ, tmp_path)
 
 
 def test_what_is_done() -> None:
@@ -57,7 +64,7 @@ def test_a_row_keeps_its_run() -> None:
     assert "1. `python -m tools.region_benchmark`: 4 turns of 20 calls; gpu NVIDIA H200, date 2026-11-22." in lines
 
 
-def test_nothing_is_measured_twice(tmp_path: Path) -> None:
+def test_nothing_is_measured_twice(benchmark: Benchmark, tmp_path: Path) -> None:
     out, more = tmp_path / "rows.json", tmp_path / "more.json"
     out.write_text(json.dumps([row(MLP, "train")]))
     more.write_text(json.dumps([row(ENCODER, "infer", "2026-11-22")]))
@@ -70,7 +77,7 @@ def test_nothing_is_measured_twice(tmp_path: Path) -> None:
     assert out.with_suffix(".md").read_text() == table(json.loads(out.read_text()))
 
 
-def test_a_row_is_measured_again(tmp_path: Path) -> None:
+def test_a_row_is_measured_again(benchmark: Benchmark, tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     out.write_text(json.dumps([row("tiny", "infer"), row(MLP, "train")]))
     small = ["--backends=call,tensorflow", "--rounds=2", "--calls=1", "--warm_up=0", "--modes=infer"]

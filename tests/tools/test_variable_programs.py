@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import MODULE, ForkServer
 from tools.fuzz.variables import try_program
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -18,10 +16,9 @@ def test_both_machines_mean_the_same(seed: int) -> None:
     assert try_program(seed, calls=2).wrong == ""
 
 
-def test_stitched() -> None:
+def test_stitched(fork_server: ForkServer, tmp_path: Path) -> None:
     """A slice of the campaign."""
-    done = subprocess.run([sys.executable, "-m", "tools.fuzz.variables", "--seeds=0:8"], cwd=ROOT, timeout=280,
-                          capture_output=True, text=True)
+    done = fork_server.completed(MODULE, ["tools.fuzz.variables", "--seeds=0:8"], os.environ, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "'wrong': 0, " in done.stdout
     assert "'refused': 0}" in done.stdout

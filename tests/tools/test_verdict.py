@@ -30,9 +30,15 @@ def test_a_row_compares_it_with_runs() -> None:
     far = Row("g", (2.0,), (2.0,), (said(40.0, 1.0),))
     unmeasured = Row("h", (2.0,), (2.0,), ("",))
     assert table([row, far, unmeasured]).splitlines()[2:] == [
-        "| f | 4.000 | 2.000 | 3 | 2.00 to 4.00 | 3.00x | 2.00x | 3.30x | +10 % | +65 % (!) |",
+        "| f | 4.000 | 2.000 | 3 | 2.00 to 4.00 (noise) | 3.00x | 2.00x | 3.30x | +10 % | +65 % (!) |",
         "| g | 2.000 | 2.000 | 1 | 1.00 to 1.00 | 1.00x | 1.00x | 40.00x | +3900 % (!) | +3900 % (!) |",
         "| h | 2.000 | 2.000 | 1 | 1.00 to 1.00 | 1.00x | 1.00x | no number |  |  |"]
+
+
+def test_rounds_that_lie_apart_say_nothing() -> None:
+    line = (said(2.0, 1.0),) * 3
+    assert Row("f", (2.0, 2.2, 2.4), (1.0, 1.0, 1.0), line).is_told
+    assert not Row("f", (2.0, 2.2, 2.7), (1.0, 1.0, 1.0), line).is_told
 
 
 def test_a_program_prints_its_step() -> None:

@@ -56,11 +56,9 @@ def test_a_run_of_one_version_leaves_the_rows_of_others() -> None:
 def test_the_page_is_of_the_rows_on_record() -> None:
     rows = versions.read_rows(versions.ROOT / "benchmarks" / "versions.csv")
     assert (versions.ROOT / "benchmarks" / "versions.md").read_text() == versions.page(rows)
-    wanted = [wanted.partition("@")[0] for wanted in versions.WANTED]
-    assert [row.tensorflow for row in rows] == [name for name in wanted if name in {row.tensorflow for row in rows}]
-    assert {row.tensorflow.rpartition(".")[0].rpartition("==")[2] for row in rows} == {
-        f"2.{minor}" for minor in range(TESTED[0][1], TESTED[1][1] + 1)}
+    assert [row.tensorflow for row in rows] == [wanted.partition("@")[0] for wanted in versions.WANTED]
     assert {row.verdict for row in rows} == {"same"}
+    assert all(row.regions and row.commit for row in rows)
 
 
 def test_every_wheel_whose_symbols_are_known_is_wanted() -> None:

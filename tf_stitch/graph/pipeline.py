@@ -10,6 +10,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.branches.update_orders import touching
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
@@ -110,7 +111,7 @@ def finishing_passes(given: GraphDef, members: Mapping[str, str]) -> tuple[Pass[
 
     Args:
         given: the graph as TensorFlow gave it.
-        members: node -> the node of the region that it is a member of.
+        members: node that reads or updates a variable -> the node of the region that it is a member of.
     """
     return (
         PutBackLoops(),  # those that no region took
@@ -155,10 +156,11 @@ class FoundRegions:
             VerifyError: a variable's reads and updates are not in the order that TensorFlow gave: a bug.
         """
         members: dict[str, str] = {}
+        touch = {name for names in touching(self.state.imported).values() for name in names}
 
         def make_member(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
             node = make_node(region, device, controls)
-            members.update(dict.fromkeys(region.members, node.name))
+            members.update((member, node.name) for member in region.members if member in touch)
             return node
 
         state = self.state.with_graph(self._clustering.apply(self.regions.regions, make_member))

@@ -203,17 +203,26 @@ def _digest(library: Library, settings: list[str]) -> str:
     # Where TensorFlow lies does not matter: its version is among the settings.
     settings = [setting for setting in settings if not setting.startswith(("-I", "-L"))]
     digest = hashlib.sha256("\0".join(settings).encode())
-    for path in [*(SOURCE_DIR / name for name in library.sources), *sorted(SOURCE_DIR.rglob("*.h"))]:
-        digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0" + path.read_bytes())
+    sources = _sources(SOURCE_DIR)
+    for name in [*library.sources, *(name for name in sources if name.endswith(".h"))]:
+        digest.update(name.encode() + b"\0" + sources[name])
     return digest.hexdigest()
 
 
 def sources_digest() -> str:
     """What the libraries of one build of tf_stitch share, whatever the processor and TensorFlow are (16 hex digits)."""
     digest = hashlib.sha256(str(ABI_VERSION).encode())
-    for path in sorted(path for path in SOURCE_DIR.rglob("*") if path.suffix in (".cc", ".h")):
-        digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0" + path.read_bytes())
+    for name, content in _sources(SOURCE_DIR).items():
+        digest.update(name.encode() + b"\0" + content)
     return digest.hexdigest()[:16]
+
+
+@cache
+def _sources(folder: Path) -> dict[str, bytes]:
+    """Contents of all C++ sources and headers, by their paths below a folder, in order. Read once: in each process
+    `import tensorflow` looks for both libraries by their names, which depend on all of this."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".cc", ".h"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tf_stitch.messages import say
 from tf_stitch.plugin.callers_executor import EXECUTOR, call_with
 from tf_stitch.plugin.held_variables import HeldVariables
+from tf_stitch.plugin.measured_thread import THREAD
 
 if TYPE_CHECKING:
     from tf_stitch.plugin.first_calls import FirstCalls
@@ -55,7 +56,7 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
                 _wrap_when_near(found, Function)
             return found
 
-        Context.call_function = _in_the_callers_thread(call, functools.cache(first_calls), asked_turns)
+        Context.call_function = _in_the_callers_thread(call, functools.cache(first_calls))
         ConcreteFunction._call_flat = _in_turns(ConcreteFunction._call_flat, flat, asked_turns)
 
 
@@ -66,7 +67,7 @@ def _once(original: Any) -> Any:
     @functools.wraps(original)
     def hashed(self: Any) -> int:
         kept: int | None = getattr(self, "_tf_stitch_hash", None)
-        if kept is None:
+        if kept is None or THREAD.long:
             kept = self._tf_stitch_hash = original(self)
         return kept
 
@@ -80,7 +81,7 @@ def _while_the_same(original: Any) -> Any:
     @functools.wraps(original)
     def captured_inputs(self: Any) -> list[Any]:
         captured = self._captured_inputs
-        plain: list[Any] | None = getattr(self, "_tf_stitch_captured", None)
+        plain: list[Any] | None = None if THREAD.long else getattr(self, "_tf_stitch_captured", None)
         if plain is not None and len(plain) == len(captured) and all(map(operator.is_, plain, captured)):
             return list(plain)
         flat: list[Any] = original(self)
@@ -129,16 +130,14 @@ def _wrap_when_near(turns: StepTurns, of: Any) -> None:
     turns.on_near = put
 
 
-def _in_the_callers_thread(original: Any, asked: Callable[[], FirstCalls | None],
-                           asked_turns: Callable[[], StepTurns | None]) -> Any:
+def _in_the_callers_thread(original: Any, asked: Callable[[], FirstCalls | None]) -> Any:
     """Other processes do not have our executor, nor does it replace one that the user chose."""
 
     @functools.wraps(original)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
         if self.function_call_options.executor_type or self.get_server_def() is not None:
             return original(self, name, tensor_inputs, num_outputs)
-        turns = asked_turns()
-        if turns is not None and turns.measures and turns.plain_here:
+        if THREAD.plain:
             return original(self, name, tensor_inputs, num_outputs)
         first = asked()
         if first is not None and not first.is_over(name):

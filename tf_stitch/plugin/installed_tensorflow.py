@@ -3,7 +3,6 @@ tf-nightly, a wheel built from source. pip installs none beside it, for tf_stitc
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
 from dataclasses import dataclass
@@ -35,15 +34,18 @@ class InstalledTensorFlow:
 
 
 def find_tensorflow() -> InstalledTensorFlow:
-    """Looks for TensorFlow without importing it.
+    """Looks for TensorFlow without importing it. Takes a third of a second, for pip's records of all distributions are
+    read.
 
     Raises:
         TensorFlowError: there is none, or its version is not supported; the message says what to install.
     """
     if importlib.util.find_spec(_PACKAGE) is None:
         raise TensorFlowError(f"TensorFlow is not installed: {ADVICE}")
-    for distribution in importlib.metadata.packages_distributions().get(_PACKAGE, []):
-        found = InstalledTensorFlow(distribution, importlib.metadata.version(distribution))
+    from importlib import metadata  # not above: each Python process of an environment with TF_STITCH=1 loads this file
+
+    for distribution in metadata.packages_distributions().get(_PACKAGE, []):
+        found = InstalledTensorFlow(distribution, metadata.version(distribution))
         if _release(found.version) >= (2,):  # another distribution may put a plug-in into the folder `tensorflow`
             check_version(found.version)
             return found

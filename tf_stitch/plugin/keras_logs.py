@@ -29,17 +29,13 @@ _BEFORE = ("on_epoch_end", "on_train_end", "on_test_begin", "on_test_end")
 
 
 def hear_later_on_gpus() -> None:
-    """Where there is a GPU, whether Keras has been imported or will be."""
+    """On GPUs, whether Keras has been imported or will be."""
     after_import(MODULE, _patch)
 
 
 def _patch(module: ModuleType) -> None:
-    import tensorflow as tf
-
     callbacks = getattr(module, "CallbackList", None)
     names = (*_ENDS, *_BEFORE)
-    if not tf.config.list_physical_devices("GPU"):
-        return
     if all(hasattr(callbacks, name) for name in names):
         hear_later(callbacks)
     else:
@@ -89,6 +85,9 @@ class _Later:
 def _later(end: Callable[..., None], methods: tuple[str, ...]) -> Callable[..., None]:
     @functools.wraps(end)
     def wrapper(self: Any, batch: Any, logs: Any = None) -> None:
+        if not _has_gpu():
+            end(self, batch, logs)
+            return
         later = self.__dict__.setdefault(_LATER, _Later())
         later.make()
         if all(_may_hear_later(callback, methods) for callback in self.callbacks):
@@ -107,6 +106,15 @@ def _behind_all(event: Callable[..., None]) -> Callable[..., None]:
         event(self, *arguments, **named)
 
     return wrapper
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    """Asked when a step has run, not at import: TensorFlow initializes CUDA to answer, and a process that is forked
+    after that cannot use a GPU."""
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
 
 
 def _may_hear_later(callback: Any, methods: tuple[str, ...]) -> bool:

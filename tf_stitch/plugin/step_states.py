@@ -10,13 +10,15 @@ a reason.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tf_stitch.report.step_times import StepTimes
 
 LEAST_ROW, MOST_ROW, ROW_US = 2, 16, 10_000.0
-"""Calls of each kind in a turn, and microseconds that those of TensorFlow's graph are to take, if they are short. The
-fastest counts: the first ones find caches that are the other kind's."""
+"""Calls of each kind in a turn: as many as take this many microseconds, within these bounds. The fastest counts: the
+first ones find caches that are the other kind's, and memory that the allocator has to ask for again."""
 NEVER = 1 << 62
 """The number of a call."""
 
@@ -32,8 +34,7 @@ class Measured:
         since: when kernels were found to run.
         recalled: turns that earlier processes measured.
         spent: seconds in calls that nobody wanted.
-        plain_calls: of TensorFlow's graph.
-        row: calls of each kind in a turn.
+        instantiated: TensorFlow's graph has been called.
     """
 
     function_key: str
@@ -44,8 +45,7 @@ class Measured:
     times: StepTimes = field(default_factory=StepTimes)
     recalled: int = 0
     spent: float = 0.0
-    plain_calls: int = 0
-    row: int = LEAST_ROW
+    instantiated: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,40 +79,45 @@ class InTurn:
 
     Attributes:
         last: the number of the last call that belongs to it.
+        shapes: of the arguments that are measured.
         thread: whose calls are measured.
-        before_us, now_us, around_us: what calls took, and what was around them.
+        before_us, now_us: what calls of each kind took, with what TensorFlow does in Python around them.
     """
 
     measured: Measured
     last: int
+    shapes: Sequence[Any]
     thread: int = field(default_factory=threading.get_ident)
     before_us: list[float] = field(default_factory=list)
     now_us: list[float] = field(default_factory=list)
-    around_us: list[float] = field(default_factory=list)
 
     @property
     def wants_plain(self) -> bool:
         """Whether the next call is one of TensorFlow's graph."""
-        return len(self.before_us) < self.measured.row
+        return not _is_row(self.before_us)
 
     @property
     def is_over(self) -> bool:
-        return not self.wants_plain and len(self.now_us) >= self.measured.row
+        return _is_row(self.before_us) and _is_row(self.now_us)
 
-    def add_plain(self, us: float) -> None:
-        """A call of TensorFlow's graph. The first of a function instantiates the graph and does not count; the second
-        says how many calls there are in a row."""
-        measured = self.measured
-        measured.plain_calls += 1
-        if measured.plain_calls > 1:
+    def add(self, us: float, plain: bool) -> None:
+        """A call, of TensorFlow's graph if it is `plain`. The first of those instantiates the graph and does not
+        count."""
+        if not plain:
+            self.now_us.append(us)
+        elif self.measured.instantiated:
             self.before_us.append(us)
-        if measured.plain_calls == 2:
-            measured.row = max(LEAST_ROW, min(MOST_ROW, int(ROW_US / us)))
+        else:
+            self.measured.instantiated = True
 
     def result(self) -> tuple[float, float]:
         """Microseconds of a call before and now, of a turn that is over."""
-        around = min(self.around_us)
-        return min(self.before_us) + around, min(self.now_us) + around
+        return min(self.before_us), min(self.now_us)
+
+
+def _is_row(times_us: Sequence[float]) -> bool:
+    """Whether these are enough calls of one kind."""
+    return len(times_us) >= MOST_ROW or (len(times_us) >= LEAST_ROW and sum(times_us) >= ROW_US)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 A turn is two or more calls of each kind in a row, TensorFlow's first. Where the function can, it runs beside the
 program (plugin/unseen_calls.py), so that callers get what the kernels compute. A function that reads a data set cannot:
 while the clock still decides when its calls change over (plugin/first_calls.py), TensorFlow's calls are the program's
-own, and so are the next ones. All else is as in the program: the same inputs, the same thread, and what TensorFlow does
-in Python around the call.
+own, and so are the next ones. All else is as in the program: the same inputs, the same thread. What TensorFlow does in
+Python around a call counts, too: of its graph's calls all of it, of ours without what plugin/function_calls.py saves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import contextlib
 import functools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -21,10 +23,10 @@ from tensorflow.python.eager.context import context
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tf_stitch.errors import StitchError
-from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.held_variables import called_name, is_plain_call
+from tf_stitch.plugin.measured_thread import THREAD, Part, Unseen, Whole
 from tf_stitch.plugin.step_states import NEVER, Between, Function, InTurn, Left, Measured, Settling, State, Waiting
 from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 from tf_stitch.report.entries import StepEntry
@@ -75,20 +77,14 @@ class StepTurns:
         self._not_before = 0  # the call of a function after which its form does not change any more
         self._calling = threading.Lock()  # held in a call that may be one of a turn
         self._changing = threading.Lock()  # held where states and times change, never in a call
-        self._thread = threading.local()
-        self._near = False
+        self._near: set[Function] = set()  # whose next call may be part of a turn
+        self._found: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()  # in turns, by tf.functions
         self.on_near: Callable[[bool], None] = lambda near: None
         """Is told whether the next call of some function may be a turn, when that changes."""
-        self.measures = False
-        """Whether some thread calls TensorFlow's graph."""
-
-    @property
-    def plain_here(self) -> bool:
-        """Whether this thread calls TensorFlow's graph."""
-        return getattr(self._thread, "plain", False)
-
     def call(self, flat: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any], plain: Flat) -> Any:
         """A call of a ConcreteFunction by `flat`; `plain` calls it by TensorFlow's way."""
+        if THREAD.unseen is not None:
+            return _call_unseen(THREAD.unseen, function, inputs, plain)
         called: Function | None = function.__dict__.get(_CALLED)
         if called is None:
             called = self._new(function)
@@ -96,47 +92,49 @@ class StepTurns:
         if called.calls < called.due - 1:
             return flat(function, inputs, captured)
         if called.calls < called.due:
-            self._set_near(True)
+            self._set_near(called, True)
             return flat(function, inputs, captured)
         if _is_of_others(called) or not self._calling.acquire(blocking=False):
             return flat(function, inputs, captured)
-        begin = time.perf_counter()
+        begin, own = time.perf_counter(), 0.0
         try:
-            self._set_near(False)
-            called.due, given = called.later(), [*inputs, *captured]
-            state = self._next(called, function, given) if _can_be_measured(context()) else _ended(called.state)
-            called.state = state
-            if isinstance(state, InTurn):
-                return self._part(called, state, flat, plain, function, inputs, captured)
-            return flat(function, inputs, captured)
+            called.due = called.later()
+            called.state = state = (self._next(called, function, inputs, captured) if _can_be_measured(context()) else
+                                    _ended(called.state))
+            self._set_near(called, isinstance(state, InTurn))
+            if not isinstance(state, InTurn):
+                return flat(function, inputs, captured)
+            result, own = self._part(called, state, flat, plain, function, inputs, captured)
+            return result
         finally:
-            self._thread.inside = time.perf_counter() - begin
+            if THREAD.whole is not None:
+                THREAD.whole.seconds_beside = time.perf_counter() - begin - own
             self._calling.release()
 
     def around(self, original: Any) -> Any:
-        """tf.function's call, whose own time counts on both sides."""
+        """tf.function's call, all of which counts."""
 
         @functools.wraps(original)
         def __call__(function: Any, *args: Any, **kwds: Any) -> Any:
-            if not self._near:
+            if not self._near or THREAD.unseen is not None:
                 return original(function, *args, **kwds)
-            self._thread.part, self._thread.around = None, True
-            start = time.perf_counter()
-            try:
-                return original(function, *args, **kwds)
-            finally:
-                self._thread.around = False
-                if self._thread.part is not None:
-                    called, turn, is_ours = self._thread.part
-                    around = time.perf_counter() - start - self._thread.inside
-                    self._end_part(called, turn, is_ours, max(0.0, around) * 1e6)
+            whole = Whole(functools.partial(original, function, *args, **kwds))
+            with THREAD.calls(whole, long=_is_plain_next(self._found.get(function))):
+                start = time.perf_counter()
+                result = whole.again()
+                seconds = time.perf_counter() - start - whole.seconds_beside
+            if whole.part is not None:
+                self._found[function] = whole.part.called
+                self._end_part(whole.part, seconds * 1e6)
+            return result
 
         return __call__
 
-    def _set_near(self, near: bool) -> None:
-        if near != self._near:
-            self._near = near
-            self.on_near(near)
+    def _set_near(self, called: Function, near: bool) -> None:
+        was = bool(self._near)
+        (self._near.add if near else self._near.discard)(called)
+        if bool(self._near) != was:
+            self.on_near(not was)
 
     def entries(self) -> list[StepEntry]:
         """What was measured of each function of which regions were made."""
@@ -178,7 +176,7 @@ class StepTurns:
         self._functions.append(called)
         return called
 
-    def _next(self, called: Function, function: Any, inputs: Sequence[Any]) -> State:
+    def _next(self, called: Function, function: Any, inputs: Sequence[Any], captured: Sequence[Any]) -> State:
         """The state of a function in a call that is due, and when the next one is."""
         state = called.state
         if isinstance(state, Waiting):
@@ -187,20 +185,20 @@ class StepTurns:
             called.due = max(called.due, self._not_before)
             return _ended(state)
         if isinstance(state, Settling):
-            state = self._looked_at(called, state, inputs)
+            state = self._looked_at(called, state, [*inputs, *captured])
         if not isinstance(state, Left) and state.measured.times.turns >= MOST_TURNS:
             state = Left("", state.measured)
         if isinstance(state, Left):
             called.due = NEVER
             return state
-        measured = state.measured
-        if self._key(measured.function_key, inputs) != measured.key:  # sizes that come now and then
-            return Between(measured)
+        measured, shapes = state.measured, [tensor.shape for tensor in inputs]
         if isinstance(state, InTurn) and state.thread == threading.get_ident():
             state.last = called.calls
-            return state
+            return state if shapes == state.shapes else Between(measured)
+        if self._key(measured.function_key, [*inputs, *captured]) != measured.key:  # sizes that come now and then
+            return Between(measured)
         is_cheap = measured.spent < _SHARE * (time.monotonic() - measured.since)
-        return InTurn(measured, called.calls) if is_cheap or not measured.times.enough else Between(measured)
+        return InTurn(measured, called.calls, shapes) if is_cheap or not measured.times.enough else Between(measured)
 
     def _settled(self, called: Function, function: Any) -> State:
         """After a look at whether kernels run."""
@@ -237,54 +235,53 @@ class StepTurns:
         return Between(measured)
 
     def _part(self, called: Function, turn: InTurn, flat: Flat, plain: Flat, function: Any, inputs: Sequence[Any],
-              captured: Sequence[Any]) -> Any:
-        """One call of the program in a turn."""
+              captured: Sequence[Any]) -> tuple[Any, float]:
+        """One call of the program in a turn: what it gives, and its seconds."""
         if turn.measured.beside and turn.wants_plain:
-            called.state = self._run_unseen(turn, plain, function, inputs, captured)
+            called.state = self._run_unseen(turn, plain, Unseen(function, [*inputs, *captured]), len(inputs))
         if isinstance(called.state, Left):
             called.due = NEVER
-            return flat(function, inputs, captured)
-        if turn.wants_plain:
-            with self._plain():
-                result, us = _timed(plain, function, inputs, captured)
-            turn.add_plain(us)
-            is_ours = False
-        else:
-            result, us = _timed(flat, function, inputs, captured)
-            turn.now_us.append(us)
-            is_ours = True
+            self._set_near(called, False)
+            return flat(function, inputs, captured), 0.0
+        is_plain = turn.wants_plain
+        with THREAD.calls_plain() if is_plain else contextlib.nullcontext():
+            result, us = _timed(plain if is_plain else flat, function, inputs, captured)
         called.due = called.calls + 1
-        self._set_near(True)
-        if getattr(self._thread, "around", False):
-            self._thread.part = called, turn, is_ours
-        else:  # it is no tf.function's call
-            self._end_part(called, turn, is_ours, 0.0)
-        return result
+        part = Part(called, turn, is_plain)
+        if THREAD.whole is None:  # it is no tf.function's call
+            self._end_part(part, us)
+        else:
+            THREAD.whole.part = part
+        return result, us / 1e6
 
-    def _end_part(self, called: Function, turn: InTurn, is_ours: bool, around_us: float) -> None:
+    def _end_part(self, part: Part, us: float) -> None:
         """A call of a turn is over; perhaps the turn is, too. Other threads may have given it up meanwhile."""
+        called, turn = part.called, part.turn
         with self._changing:
-            if is_ours:
-                turn.around_us.append(around_us)
+            turn.add(us, part.plain)
             if called.state is not turn or not turn.is_over:
                 return
             measured = turn.measured
             called.state, called.due = Between(measured), called.later()
             measured.times = measured.times.with_turn(*turn.result())
-        self._set_near(False)
+        self._set_near(called, False)
         if measured.times.turns in (LEAST_TURNS, MOST_TURNS):
             self._keep(measured)
 
-    def _run_unseen(self, turn: InTurn, plain: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any]
-                    ) -> InTurn | Left:
-        """Calls of TensorFlow's graph beside the program. Before the first one it is instantiated."""
-        begin = time.perf_counter()
+    def _run_unseen(self, turn: InTurn, plain: Flat, call: Unseen, arguments: int) -> InTurn | Left:
+        """Calls of TensorFlow's graph beside the program. Before the first one it is instantiated.
+
+        Args:
+            arguments: how many of what is given are no captures.
+        """
+        begin, whole = time.perf_counter(), THREAD.whole
         try:
-            given = [*inputs, *captured]
-            given = with_copies(given) if turn.measured.writes else given
-            with self._plain():
+            call = replace(call, given=with_copies(call.given)) if turn.measured.writes else call
+            again = whole.again if whole is not None else functools.partial(
+                plain, call.function, call.given[:arguments], call.given[arguments:])
+            with THREAD.calls_unseen(call):
                 while turn.wants_plain:
-                    turn.add_plain(_timed(plain, function, given[:len(inputs)], given[len(inputs):])[1])
+                    turn.add(_timed(again)[1], plain=True)
         except Exception as error:  # the program's own call says what is wrong, if it is not for want of memory
             return Left(f"a call beside it failed: {type(error).__name__}", turn.measured)
         finally:
@@ -296,15 +293,6 @@ class StepTurns:
             self._store.keep(measured.key, measured.times)
         except OSError as error:
             self._noted(f"times of a step cannot be kept: {error}")
-
-    @contextlib.contextmanager
-    def _plain(self) -> Any:
-        self._thread.plain = self.measures = True
-        try:
-            with graph_hook.suspended():
-                yield
-        finally:
-            self._thread.plain = self.measures = False
 
 
 def _can_be_measured(ctx: Any) -> bool:
@@ -318,12 +306,30 @@ def _is_of_others(called: Function) -> bool:
     return isinstance(state, InTurn) and state.thread != threading.get_ident() and called.calls < state.last + _STALE
 
 
+def _is_plain_next(called: Function | None) -> bool:
+    """Whether the program's next call of a function runs TensorFlow's graph, as far as that is known."""
+    if called is None or called.measured is None or called.measured.beside:
+        return False
+    state = called.state
+    return state.wants_plain if isinstance(state, InTurn) else called.calls + 1 >= called.due
+
+
+def _call_unseen(call: Unseen, function: Any, inputs: Sequence[Any], plain: Flat) -> Any:
+    """
+    Raises:
+        StitchError: the call that was repeated is one of another function now.
+    """
+    if function is not call.function:
+        raise StitchError("the same call is one of another function now")
+    return plain(function, call.given[:len(inputs)], call.given[len(inputs):])
+
+
 def _ended(state: State) -> State:
     """A turn that was interrupted is given up."""
     return Between(state.measured) if isinstance(state, InTurn) else state
 
 
-def _timed(call: Flat, *arguments: Any) -> tuple[Any, float]:
+def _timed(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """What a call gives, and its microseconds."""
     start = time.perf_counter()
     result = call(*arguments)

@@ -27,7 +27,7 @@ def step_turns(folder: Path, functions: KnownFunctions, first_calls: FirstCalls 
 
     def key(function: str, inputs: Sequence[Any]) -> str:
         shapes = [str(tensor.shape) for tensor in inputs if tensor.dtype != tf.resource]
-        return functions.name(function, "step", *surroundings(), *shapes)
+        return functions.name(function, "call", *surroundings(), *shapes)
 
     def is_stitched(function: str) -> bool:
         """Under its own name, or as one that holds its variables."""

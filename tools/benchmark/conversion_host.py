@@ -38,11 +38,12 @@ def build_loader(folder: Path) -> Path:
     return made
 
 
-def one_region(folder: Path, target: str = "cpu") -> None:
+def one_region(folder: Path, target: str = "cpu", layers: int = LAYERS) -> None:
     """Writes the network to `original` and, converted to one region, to `converted`; and one multiplication.
 
     Args:
         target: as `tf_stitch convert --target` has it.
+        layers: of three variables each.
 
     Raises:
         RuntimeError: it does not convert.
@@ -51,7 +52,7 @@ def one_region(folder: Path, target: str = "cpu") -> None:
 
     keras.utils.set_random_seed(0)
     i = h = keras.Input((WIDTH,), name="x")
-    for _ in range(LAYERS):
+    for _ in range(layers):
         h = keras.layers.LayerNormalization(center=False)(h + keras.layers.Dense(WIDTH, activation="tanh")(h))
     keras.Model(i, h).export(str(folder / FORMS[0]), verbose=False)
     keras.Model(i, 2.0 * i).export(str(folder / FLOOR), verbose=False)

@@ -24,9 +24,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tf_stitch.plugin.session import Session
 
 CALLS = 8
 CHUNK = 25
@@ -34,6 +37,10 @@ CHUNK = 25
 PATIENCE = 30.0
 """Seconds for each program of a process, which else does not end."""
 REFUSED = "in the rewritten graph, which uses the same variable", "lost an update"
+
+
+Case: TypeAlias = tuple[int, str]
+"""A seed, and what became of its program."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ def main() -> int:
     if args.here:
         print(json.dumps(_chunk(seeds, args.kernels, args.selects)))
         return 0
-    begin, counts, failures = time.monotonic(), Counter[str](), list[tuple[int, str]]()
+    begin, counts, failures, refusals = time.monotonic(), Counter[str](), list[Case](), list[Case]()
 
     def chunk(start: int) -> dict[str, Any] | None:
         if time.monotonic() - begin > args.seconds:
@@ -101,9 +108,10 @@ def main() -> int:
         for part in filter(None, pool.map(chunk, range(seeds.start, seeds.stop, CHUNK))):
             counts.update(part["counts"])
             failures += part["failures"]
-            print(f"{dict(counts)} {failures}", flush=True)
+            refusals += part["refusals"]
+            print(f"{dict(counts)} {failures} {refusals}", flush=True)
     if args.out is not None:
-        args.out.write_text(_table(counts, failures, args.kernels))
+        args.out.write_text(_table(counts, failures, refusals, args.kernels))
     return bool(failures)
 
 
@@ -115,11 +123,15 @@ def _in_a_process(seeds: range, options: Sequence[str]) -> dict[str, Any]:
         done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, **settings}, timeout=PATIENCE * len(seeds))
     except subprocess.TimeoutExpired:
-        return {"counts": {"hung": 1}, "failures": [(seeds.start, f"one of {len(seeds)} programs did not end")]}
+        return _ended("hung", (seeds.start, f"one of {len(seeds)} programs did not end"))
     if done.returncode:
-        return {"counts": {"crashed": 1}, "failures": [(seeds.start, f"the process ended with {done.returncode}")]}
+        return _ended("crashed", (seeds.start, f"the process ended with {done.returncode}"))
     part: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return part
+
+
+def _ended(how: str, case: Case) -> dict[str, Any]:
+    return {"counts": {how: 1}, "failures": [case], "refusals": []}
 
 
 def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
@@ -132,7 +144,7 @@ def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
     if not kernels:
         Session.build = lambda *_: None  # type: ignore[method-assign]
     activation.enable(StitchConfig(enabled=True, async_builds="0", profitability_check=False, min_region=1))
-    session, failures = activation.current_session(), []
+    session, failures, refusals = activation.current_session(), list[Case](), list[Case]()
     assert session is not None
     for seed in seeds:
         try:
@@ -141,11 +153,17 @@ def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
             outcome = Outcome(seed, f"{type(error).__name__}: {str(error)[:200]}")
         if outcome.wrong:
             failures.append((seed, outcome.wrong))
-    document = session.document()
-    refused = sum(entry["count"] for entry in document["fallbacks"] if any(part in entry["reason"] for part in REFUSED))
-    return {"failures": failures,
+        new = _refusals(session) - Counter(reason for _, reason in refusals)
+        refusals += [(seed, reason) for reason in new.elements()]
+    return {"failures": failures, "refusals": refusals,
             "counts": {"programs": len(seeds), "calls": len(seeds) * CALLS, "wrong": len(failures),
-                       "regions": session.report.regions_seen, "refused": refused}}  # fmt: skip
+                       "regions": session.report.regions_seen, "refused": len(refusals)}}  # fmt: skip
+
+
+def _refusals(session: Session) -> Counter[str]:
+    """Why graphs kept TensorFlow's nodes because an order was not proved, so far."""
+    return Counter({entry["reason"]: entry["count"] for entry in session.document()["fallbacks"]
+                    if any(part in entry["reason"] for part in REFUSED)})
 
 
 def _compute_both_sides() -> None:
@@ -165,7 +183,7 @@ def _compute_both_sides() -> None:
     branch_nodes.device_type = lambda device: "GPU"
 
 
-def _table(counts: Counter[str], failures: list[tuple[int, str]], kernels: bool) -> str:
+def _table(counts: Counter[str], failures: list[Case], refusals: list[Case], kernels: bool) -> str:
     from tools.benchmark.raw_rows import command_line
 
     columns = ("programs", "calls", "regions", "refused", "wrong", "crashed", "hung")
@@ -173,7 +191,7 @@ def _table(counts: Counter[str], failures: list[tuple[int, str]], kernels: bool)
              f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {'kernels' if kernels else 'TensorFlow ops in regions'}: "
              f"`{command_line(sys.argv)}`", "", f"| {' | '.join(columns)} |", "| ---: " * len(columns) + "|",
              f"| {' | '.join(str(counts[column]) for column in columns)} |"]  # fmt: skip
-    lines += ["", *(f"- seed {seed}: {wrong}" for seed, wrong in failures)] if failures else []
+    lines += ["", *(f"- seed {seed}: {what}" for seed, what in (*failures, *refusals))] if failures or refusals else []
     return "\n".join(lines) + "\n"
 
 

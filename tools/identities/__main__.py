@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections import Counter
@@ -35,8 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     left_out = {name: reason for name, op in ops.items() if (reason := why_not(op))}
     names = _OPS.value or [name for name in ops if name not in left_out]
     if _FROM.value:
-        _write([json.loads(line) for path in _FROM.value for line in Path(path).read_text().splitlines()], list(ops),
-               left_out)
+        _write(_read(_FROM.value), list(ops), left_out)
         return
     part, _, parts = _PART.value.partition("/")
     names = names[int(part)::int(parts)]
@@ -51,6 +51,15 @@ def main(arguments: Sequence[str]) -> None:
     print(Counter(v["status"] for v in found), Counter(left_out.values()))
     if not _OPS.value and parts == "1":
         _write(found, ops, left_out)
+
+
+def _read(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Verdicts of these files, compressed or not; of an op's the last."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        with (gzip.open if path.endswith(".gz") else open)(path, "rt") as file:
+            found |= {verdict["op"]: verdict for verdict in map(json.loads, file)}
+    return list(found.values())
 
 
 def _write(found: Sequence[dict[str, Any]], ops: Sequence[str], left_out: dict[str, str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +42,20 @@ class Call:
             found += value if isinstance(value, list) else [value]
         return found
 
+    def apply(self, make: Callable[[NDArray[Any]], tf.Tensor], name: str | None = None) -> Any:
+        """The op's results for tensors that `make` makes of arrays. Python's parameters for some inputs have names of
+        their own, as `axis`."""
+        function, given = getattr(tf.raw_ops, self.op), dict(self.attrs)
+        given |= {key: [make(v) for v in value] if isinstance(value, list) else make(value)
+                  for key, value in self.inputs.items()}
+        wanted = [parameter for parameter in inspect.signature(function).parameters if parameter != "name"]
+        others = iter([parameter for parameter in wanted if parameter not in given])
+        return function(**{key if key in wanted else next(others): value for key, value in given.items()}, name=name)
+
 
 WAITS = re.compile("Recv|Send|Collective|Nccl|TPU|Tpu|Xla|Barrier|Queue|Stage|Reader|Dataset|Iterator|File|Restore|"
-                   "Save|Rpc|PyFunc|Abort|Timestamp|Debug|DTensor|CopyToMesh|Cudnn|^Print|Checkpoint|Write|Host|Mlir")
+                   "Save|Rpc|PyFunc|Abort|Timestamp|Debug|DTensor|CopyToMesh|Cudnn|^Print|Checkpoint|Write|Host|Mlir|"
+                   "MapPeek|MapUnstage|Outfeed|SessionTensor|SessionHandle|^Batch$|^Unbatch")
 """Ops that wait for others, use files or devices, or end the process."""
 
 

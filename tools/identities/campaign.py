@@ -44,7 +44,7 @@ def verdicts(names: Sequence[str], tries: int, wanted: int, seconds: float) -> I
             skip.append(answer)
             if len(skip) == 4:
                 yield {"op": name, "ran": 0, "status": "not run", "why_not": "ends the process", "unequal": "",
-                       "shared": 0, "compared": 0, "crashes": 4}  # fmt: skip
+                       "miscounted": "", "shared": 0, "compared": 0, "crashes": 4}  # fmt: skip
                 break
     link.send(None)
     process.join()

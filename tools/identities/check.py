@@ -20,6 +20,26 @@ from tools.identities.calls import Call, UndrawableError, draw
 Sizes = list[tuple[int, ...]]
 MOST_CONSTANT = 16
 """Elements of an integer input that inference may be told."""
+OF_KNOWN, OF_OPEN = " of known sizes", " where an integer is no constant"
+"""What inference was told, behind what it got wrong."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call in the graph whose sizes are inferred.
+
+    Attributes:
+        given: names of the inputs' nodes.
+        name: of the op's node.
+        sizes: of the results at run time; None: the call did not run.
+        note: what inference was told of it.
+    """
+
+    given: Sequence[str]
+    name: str
+    call: Call
+    sizes: Sizes | None
+    note: str
 
 
 @dataclass
@@ -30,7 +50,8 @@ class Verdict:
         ran: calls that ran.
         shared: names that more than one size of a call had.
         compared: how often such sizes were compared.
-        unequal: what is wrong, in words; none if nothing was found.
+        unequal: sizes that have one name and differ, in words; none if none were found.
+        miscounted: a number of a result's size that is wrong, in words.
     """
 
     op: str
@@ -38,11 +59,12 @@ class Verdict:
     shared: int = 0
     compared: int = 0
     unequal: str = ""
+    miscounted: str = ""
     why_not: str = ""
 
     @property
     def status(self) -> str:
-        if self.unequal:
+        if self.unequal or self.miscounted:
             return "unequal"
         if self.ran:
             return "equal" if self.shared else "no names shared"
@@ -87,28 +109,28 @@ def check(op: OpDef, tries: int, wanted: int, seconds: float, skip: Sequence[int
 
 
 def _run(call: Call) -> Sizes:
-    results = getattr(tf.raw_ops, call.op)(**call.attrs, **_inputs(call, tf.constant))
+    results = call.apply(tf.constant)
     flat = [r for r in tf.nest.flatten(results) if isinstance(r, tf.Tensor)]
     return [tuple(r.shape) for r in flat]
 
 
-def _inputs(call: Call, make: Any) -> dict[str, Any]:
-    return {name: [make(v) for v in value] if isinstance(value, list) else make(value)
-            for name, value in call.inputs.items()}
-
-
 def _compare(verdict: Verdict, calls: Sequence[tuple[Call, Sizes | None]]) -> None:
-    """All calls in one graph: with inputs of known rank alone, and some small integers as constants."""
-    cases: list[tuple[list[str], str, Call, Sizes | None]] = []
+    """All calls in one graph: with inputs of known rank alone, and some small integers as constants; and with all that
+    inference can know. What is wrong although all integers are constants counts first."""
+    cases: list[tuple[bool, Case]] = []
     with tf.Graph().as_default() as graph:
         for number, (call, sizes) in enumerate(calls):
-            for variant, constant in enumerate(_constants(call)):
+            constants = _constants(call)
+            variants = [*((constant, False) for constant in constants), (constants[-1], True)]
+            for variant, (constant, known) in enumerate(variants):
+                open_integers = constant != constants[-1]
                 with contextlib.suppress(Exception):  # inference refuses this call
-                    given, name = _add(call, f"c{number}_{variant}", constant)
-                    cases.append((given, name, call, sizes))
+                    given, name = _add(call, f"c{number}_{variant}", constant, known)
+                    note = OF_KNOWN if known else OF_OPEN if open_integers else ""
+                    cases.append((open_integers, Case(given, name, call, sizes, note)))
     types = inferred_types(graph.as_graph_def())
-    for given, name, call, sizes in cases:
-        _judge(verdict, types, given, name, call, sizes)
+    for _, case in sorted(cases, key=lambda one: one[0]):
+        _judge(verdict, types, case)
 
 
 def _constants(call: Call) -> list[frozenset[int]]:
@@ -119,7 +141,7 @@ def _constants(call: Call) -> list[frozenset[int]]:
     return [frozenset(some) for count in counts for some in itertools.combinations(small, count)]
 
 
-def _add(call: Call, scope: str, constant: frozenset[int]) -> tuple[list[str], str]:
+def _add(call: Call, scope: str, constant: frozenset[int], known: bool) -> tuple[list[str], str]:
     """Names of the inputs' nodes and of the op's node."""
     given: list[str] = []
 
@@ -129,38 +151,36 @@ def _add(call: Call, scope: str, constant: frozenset[int]) -> tuple[list[str], s
         if len(given) - 1 in constant:
             return tf.constant(value, name=name)
         dtype = tf.as_dtype(value.dtype) if value.dtype != object else tf.string
-        return tf.compat.v1.placeholder(dtype, [None] * value.ndim, name)
+        return tf.compat.v1.placeholder(dtype, value.shape if known else [None] * value.ndim, name)
 
-    getattr(tf.raw_ops, call.op)(**call.attrs, **_inputs(call, make), name=scope)
+    call.apply(make, scope)
     return given, scope
 
 
-def _judge(verdict: Verdict, types: dict[str, Types], given: Sequence[str], name: str, call: Call, sizes: Sizes | None
-           ) -> None:
+def _judge(verdict: Verdict, types: dict[str, Types], case: Case) -> None:
     places: dict[int, list[tuple[str, int | None]]] = {}
-    for place, size, dim in _places(types, given, name, call, sizes):
+    for place, size, dim in _places(types, case):
         if dim < -1:
             places.setdefault(dim, []).append((place, size))
-        elif dim >= 0 and size not in (None, dim) and place.startswith("result") and not verdict.unequal:
-            verdict.unequal = f"{place} is {size}, inferred as {dim}"
+        elif dim >= 0 and size not in (None, dim) and place.startswith("result") and not verdict.miscounted:
+            verdict.miscounted = f"{place} is {size}, inferred as {dim}{case.note}"
     for found in places.values():
         if len(found) < 2:
             continue
         verdict.shared += 1
-        if sizes is not None:
+        if case.sizes is not None:
             verdict.compared += 1
             if len({size for _, size in found}) > 1 and not verdict.unequal:
-                verdict.unequal = "one name for " + ", ".join(f"{place} ({size})" for place, size in found)
+                verdict.unequal = "one name for " + ", ".join(f"{place} ({size})" for place, size in found) + case.note
 
 
-def _places(types: dict[str, Types], given: Sequence[str], name: str, call: Call, sizes: Sizes | None
-            ) -> Iterator[tuple[str, int | None, int]]:
+def _places(types: dict[str, Types], case: Case) -> Iterator[tuple[str, int | None, int]]:
     """(where, size at run time, as inferred)."""
-    for number, (node, array) in enumerate(zip(given, call.arrays(), strict=True)):
+    for number, (node, array) in enumerate(zip(case.given, case.call.arrays(), strict=True)):
         for axis, dim in enumerate(types[node][0][1] or ()):
             yield f"input {number} axis {axis}", array.shape[axis], dim
-    for number, (_, dims) in enumerate(types.get(name, [])):
-        size = None if sizes is None or number >= len(sizes) else sizes[number]
+    for number, (_, dims) in enumerate(types.get(case.name, [])):
+        size = None if case.sizes is None or number >= len(case.sizes) else case.sizes[number]
         if dims is None or (size is not None and len(size) != len(dims)):
             continue
         for axis, dim in enumerate(dims):

@@ -310,4 +310,8 @@ MUTANTS = (
            "if gains[node] - _written_us(found[node], chosen, users, wanted, device) >= LEAST_GAIN_US}",
            "if gains[node] >= LEAST_GAIN_US}",
            ("tests/passes/choices/test_matmuls_to_float8.py",)),
+    Mutant("what is computed for an update stands for it", "tf_stitch/graph/pipeline.py",
+           "for member in region.members if member in touch)\n",
+           "for member in region.members)\n",
+           ("tests/graph/test_pipeline.py",)),
 )

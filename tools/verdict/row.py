@@ -31,12 +31,22 @@ class Row:
     @property
     def runs(self) -> float:
         """The ratio that runs show: median over the rounds."""
-        return statistics.median(b / n for b, n in zip(self.before_ms, self.now_ms, strict=True))
+        return statistics.median(self.ratios)
 
     @property
     def fastest(self) -> float:
         """The ratio of the fastest rounds: where other programs disturb all rounds, the least disturbed ones."""
         return min(self.before_ms) / min(self.now_ms)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of each round."""
+        return [b / n for b, n in zip(self.before_ms, self.now_ms, strict=True)]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether rounds agree as well as a line has to: else they cannot say whether it is right."""
+        return max(self.ratios) <= min(self.ratios) * (1 + ALLOWED) ** 2
 
     @property
     def verdict(self) -> float | None:
@@ -75,18 +85,23 @@ def table(rows: Sequence[Row]) -> str:
     lines = ["| program | without, ms | with, ms | rounds | their ratios | median | fastest | the line says | "
              "off median | off fastest |", f"|{' --- |' * 10}"]
     for row in rows:
-        ratios = [b / n for b, n in zip(row.before_ms, row.now_ms, strict=True)]
+        ratios = row.ratios
+        noise = "" if row.is_told else " (noise)"
         said = "no number" if row.verdict is None else f"{row.verdict:.2f}x"
         lines.append(f"| {row.program} | {min(row.before_ms):.3f} | {min(row.now_ms):.3f} | {len(ratios)} | "
-                     f"{min(ratios):.2f} to {max(ratios):.2f} | {row.runs:.2f}x | {row.fastest:.2f}x | {said} | "
-                     f"{_percent(row.off(row.runs))} | {_percent(row.off(row.fastest))} |")
+                     f"{min(ratios):.2f} to {max(ratios):.2f}{noise} | {row.runs:.2f}x | {row.fastest:.2f}x | "
+                     f"{said} | {_percent(row.off(row.runs))} | {_percent(row.off(row.fastest))} |")
     return "\n".join(lines)
 
 
 def within(rows: Sequence[Row], truth: Callable[[Row], float]) -> int:
     """How many lines are right."""
-    offs = [row.off(truth(row)) for row in rows]
-    return sum(off is not None and abs(off) <= ALLOWED for off in offs)
+    return sum(is_right(row, truth) for row in rows)
+
+
+def is_right(row: Row, truth: Callable[[Row], float]) -> bool:
+    off = row.off(truth(row))
+    return off is not None and abs(off) <= ALLOWED
 
 
 def _percent(off: float | None) -> str:

@@ -6,6 +6,8 @@ That subnormal numbers are flushed to zero or not, and that halves are computed 
 
 from __future__ import annotations
 
+import platform
+
 SUBNORMAL = {
     "Log float64": "the C library's log, which is the kernels' and that of TensorFlow's last elements, knows subnormal "
                    "numbers where the processor flushes them; TensorFlow's vectors take them for zero",
@@ -16,6 +18,9 @@ SUBNORMAL = {
     "Selu": "exp(x) - 1 of the smallest normal number is flushed in TensorFlow, so that its gradient is that of x > 0",
     "Cast bfloat16 to bool": "TensorFlow looks at the bits: a subnormal number is true, and false in float32",
 }
+if tuple(map(int, (platform.libc_ver()[1] or "0").split("."))) >= (2, 38):
+    SUBNORMAL |= dict.fromkeys(("FloorMod", "Mod", "TruncateMod"), "the C library's fmod computes with integers from "
+                               "glibc 2.38 on: a divisor that the processor flushes to zero is none for it")
 """Elements that are not compared where an operand is as small as the smallest normal number, and not zero."""
 
 NAN = {

@@ -208,6 +208,56 @@ def sizes_of_padded_blocks() -> Any:
 
 
 @case
+def sizes_of_off_diagonals() -> Any:
+    """TensorFlow's inference has a matrix with a diagonal of unknown length below its own have no rows."""
+
+    @signature(((None, None), tf.float32))
+    def function(x: Any) -> Any:
+        y = tf.linalg.diag(x * 2.0, k=-1) * 2.0 + 1.0
+        return tf.shape(y) + 0, tf.broadcast_to(tf.reduce_sum(y), tf.shape(y)) + 1.0
+
+    return function(data(2, 3))
+
+
+@case
+def sizes_of_parts_along_an_unknown_axis() -> Any:
+    """TensorFlow's inference has a split along an axis that it does not know be along the last."""
+
+    @signature(((None, None), tf.float32), ((), tf.int32))
+    def function(x: Any, axis: Any) -> Any:
+        first, second = (part * 3.0 + 1.0 for part in tf.split(x * 2.0, [1, 3], axis))
+        return tf.shape(first) + 0, tf.shape(second) + 0, tf.broadcast_to(tf.reduce_sum(first), tf.shape(first)) + 1.0
+
+    return function(data(4, 6), tf.constant(0))
+
+
+@case
+def losses_of_labels_that_are_broadcast() -> Any:
+    """TensorFlow's inference calls the logits' and the labels' rows equal."""
+
+    @signature(((None, 3), tf.float32), ((None, 3), tf.float32))
+    def function(logits: Any, labels: Any) -> Any:
+        logits, labels = tf.cumsum(tf.exp(logits)), tf.cumsum(tf.exp(labels))
+        losses, _ = tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=logits, labels=labels)
+        count = [tf.cast(tf.shape(x)[0], tf.float32) for x in (logits, labels, losses)]
+        return tf.reduce_sum(labels) / count[1], tf.reduce_sum(logits) / count[0], tf.reduce_sum(losses) / count[2]
+
+    return function(data(1, 3), data(4, 3)), function(data(4, 3), data(1, 3))
+
+
+@case
+def sizes_of_a_gradient_of_another_batch() -> Any:
+    """TensorFlow's inference gives the gradient of a bicubic resize the image's batch, the kernel the gradient's."""
+
+    @signature(((None,) * 4, tf.float32), ((None,) * 4, tf.float32))
+    def function(gradient: Any, image: Any) -> Any:
+        y = tf.raw_ops.ResizeBicubicGrad(grads=tf.tanh(gradient), original_image=image) * 2.0 + 1.0
+        return tf.shape(y) + 0, tf.shape(image) + 1
+
+    return function(data(4, 3, 3, 2), data(3, 6, 6, 2))
+
+
+@case
 def empty_part_beside_full_ones() -> Any:
     """As ctc_loss moves the blank, its last class, to the front: what is behind the last class is empty."""
     v = tf.Variable(data(4))

@@ -49,13 +49,18 @@ class Program:
         return optimized(self.concrete)
 
     @cached_property
-    def state(self) -> GraphState:
+    def given(self) -> GraphState:
+        """Before all passes."""
         before = self.before
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(before, name="")
             ends = [*(t.op for t in self.concrete.graph.outputs), *self.concrete.graph.control_outputs]
-            state = GraphState(before, types_of_graph(graph), frozenset(op.name for op in ends), ALL, device_type="GPU")
-            return BranchesToSelects().run(ValuesOfOptionals().run(state).graph).graph
+            return GraphState(before, types_of_graph(graph), frozenset(op.name for op in ends), ALL,
+                              device_type="GPU")
+
+    @cached_property
+    def state(self) -> GraphState:
+        return BranchesToSelects().run(ValuesOfOptionals().run(self.given).graph).graph
 
     @property
     def after(self) -> GraphDef:

@@ -198,3 +198,51 @@ def test_so_have_those_of_a_call_of_such_an_op() -> None:
 
     types_of = types_between_branches(*graph_of(called))
     assert len(set(dims(types_of, "exp"))) == 4
+
+
+def off_diagonal(number: int, length: int | None, rows: int | None = None) -> Callable[[], None]:
+    """A matrix with a diagonal of this length, above or below its own; of rows that a constant says, or not."""
+
+    def make() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [3, length], "x")
+        given = tf.compat.v1.placeholder(tf.int32, [], "rows") if rows is None else tf.constant(rows)
+        y = tf.raw_ops.MatrixDiagV3(diagonal=x, k=number, num_rows=given, num_cols=-1, padding_value=0.0, name="matrix")
+        tf.exp(y, "exp")
+
+    return make
+
+
+@pytest.mark.parametrize(("number", "length", "rows"), [(-1, None, -1), (2, None, -1), (0, 4, None)])
+def test_a_number_that_inference_computes_with_what_it_does_not_know_is_unknown(
+        number: int, length: int | None, rows: int | None) -> None:
+    graph_def, _ = graph_of(off_diagonal(number, length, rows))
+    theirs = inferred_types(graph_def)
+    assert min(theirs["exp"][0][1][1:]) >= 0, "TensorFlow's inference is wrong no longer"
+    types_of = types_between_branches(graph_def, theirs.__getitem__)
+    found = dims(types_of, "exp")
+    assert len(set(found)) == 3
+    assert max(found) < 0
+    assert dims(types_of, "x")[0] == 3
+
+
+def test_a_number_of_what_is_known_is_believed() -> None:
+    graph_def, _ = graph_of(off_diagonal(1, 4, -1))
+    types_of = types_between_branches(graph_def, inferred_types(graph_def).__getitem__)
+    assert dims(types_of, "exp") == (3, 5, 5)
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+def test_parts_have_unknown_sizes_where_the_axis_is_no_constant(axis: int | None) -> None:
+    def parts() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [None, None], "x")
+        along = tf.compat.v1.placeholder(tf.int32, [], "axis") if axis is None else tf.constant(axis)
+        first, _ = tf.raw_ops.SplitV(value=x, size_splits=[1, 3], axis=along, num_split=2, name="split")
+        tf.exp(first, "exp")
+
+    graph_def, _ = graph_of(parts)
+    theirs = inferred_types(graph_def)
+    assert theirs["exp"][0][1][1] == 1, "TensorFlow's inference is wrong no longer"
+    types_of = types_between_branches(graph_def, theirs.__getitem__)
+    rows, columns = dims(types_of, "exp")
+    assert (columns == 1) == (axis == 1)
+    assert (rows == dims(types_of, "x")[0]) == (axis == 1)

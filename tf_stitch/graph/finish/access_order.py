@@ -31,7 +31,7 @@ class CheckAccessOrder:
 
     Attributes:
         given: the graph as TensorFlow gave it.
-        members: node -> the node of the region that it is a member of.
+        members: node that reads or updates a variable -> the node of the region that it is a member of.
     """
 
     given: GraphDef
@@ -51,7 +51,7 @@ def check_access_order(before: GraphDef, after: GraphDef, members: Mapping[str, 
     """Checks that accesses come in the same order.
 
     Args:
-        members: node -> the node of the region that it is a member of.
+        members: node that reads or updates a variable -> the node of the region that it is a member of.
 
     Raises:
         VerifyError: naming the access: its order is lost, or an update is.

@@ -5,14 +5,14 @@ matmul in a branch that is not taken, or in a loop of no trips, then says what t
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
 those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
-So does each size of a result of an op whose names are not believed (`doubted_sizes`): numbers alone pass into it and
-out of it, so that what meets one of its results says nothing of another, nor of its operands.
+So does each size of a result of an op that is not believed (`doubted_sizes`): numbers alone pass into it, and out of it
+where its numbers are right, so that what meets one of its results says nothing of another, nor of its operands.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -28,13 +28,14 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS, MERGES, NEXT_ITER
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.graph.shapes.doubted_sizes import doubted_nodes
+from tf_stitch.graph.shapes.doubted_sizes import doubted_for_integers, doubted_nodes, miscounted_nodes
 
 Types: TypeAlias = list[tuple[int, tuple[int, ...] | None]]
 _PARTITION = "DynamicPartition"
 _SWITCHES = frozenset({"Switch", "_SwitchN"})
 _HANDLES = frozenset({DT_RESOURCE, tf.variant.as_datatype_enum})
 """Their shape is nothing; what they lead to is not cut."""
+_INTEGERS = frozenset({tf.int32.as_datatype_enum, tf.int64.as_datatype_enum})
 _TYPES = {"_Arg": "T", "Placeholder": "dtype", "PlaceholderWithDefault": "dtype"}
 """What is given from outside -> the attribute that says its type."""
 
@@ -51,16 +52,23 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
     doubted = doubted_nodes(graph_def)
     if not entrances and not partitions and not doubted:
         return types_of
+    constants = {node.name for node in graph_def.node if node.op == "Const"}
+    miscounted = {node.name for node in miscounted_nodes(graph_def)} if doubted else set()
+    doubted = [node for node in doubted
+               if node.op not in doubted_for_integers() or _has_open_integers(node, types_of, constants)]  # fmt: skip
 
     @cache
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
         parted = [node for node in partitions if _has_rows(node, types_of)]
-        unsure = doubted if any(_may_be_wrong(node, types_of) for node in doubted) else []
+        wrong = [node for node in doubted if _may_be_wrong(node, types_of)
+                 or (node.name in miscounted and _has_open_integers(node, types_of, constants))]  # fmt: skip
+        unsure = doubted if wrong else []
+        unknown = miscounted & {node.name for node in wrong}
         if not cut and not parted and not unsure:
             return {}
         nodes = {node.name: node for node in graph_def.node}
-        inferred = _inferred(_cut_graph(graph_def, cut, parted, unsure, types_of), nodes)
+        inferred = _inferred(_cut_graph(graph_def, cut, parted, unsure, unknown, types_of), nodes)
         for node in (*cut, *parted, *unsure):
             parts = itertools.takewhile(inferred.__contains__, (_part(node.name, i) for i in itertools.count()))
             inferred[node.name] = [inferred[part][0] for part in parts]
@@ -88,6 +96,13 @@ def _may_be_wrong(node: NodeDef, types_of: TypesOf) -> bool:
     return any(dims is None or any(dim < 0 for dim in dims) for dims in sizes)
 
 
+def _has_open_integers(node: NodeDef, types_of: TypesOf, constants: Set[str]) -> bool:
+    """Whether sizes of a result may be computed from integers that inference does not know, behind the data that a node
+    reads first. It knows constants."""
+    return any(place > 0 and dtype in _INTEGERS and producer_of(canonical_tensor(node.input[place])) not in constants
+               for place, dtype, _ in _operands(node, types_of))
+
+
 def _operands(node: NodeDef, types_of: TypesOf) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
     """(place among the inputs, DataType, dimensions) of each tensor that a node reads and that has a type."""
     for place, text in enumerate(node.input):
@@ -97,10 +112,10 @@ def _operands(node: NodeDef, types_of: TypesOf) -> Iterator[tuple[int, int, tupl
 
 
 def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef],
-               doubted: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
+               doubted: Sequence[NodeDef], unknown: Set[str], types_of: TypesOf) -> GraphDef:
     """Each output of an entrance is a slice of its padded input, of a partition rows of its input, and of a doubted
     node a slice of its padded output, by the name of `_part`: for inference alone. Of that nothing is known where the
-    rank is not."""
+    rank is not. Of outputs of the doubted nodes in `unknown` the rank alone is known."""
     graph, data = GraphDef(), dict[str, str]()
     cut = {node.name for node in (*entrances, *partitions, *doubted)}
     graph.CopyFrom(graph_def)
@@ -121,7 +136,11 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Se
                 _numbers_of(graph, operand, copies[node.name].input[place], dtype, dims)
                 copies[node.name].input[place] = operand
         for number, (dtype, dims) in enumerate(types_of(node.name)):
-            _numbers_of(graph, _part(node.name, number), f"{node.name}:{number}", dtype, dims)
+            part = _part(node.name, number)
+            if node.name in unknown:
+                _given(graph, part, dtype, dims)
+            else:
+                _numbers_of(graph, part, f"{node.name}:{number}", dtype, dims)
     axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
     for node in partitions:
         _add_rows(graph, node, data[node.name], axis)
@@ -136,10 +155,8 @@ def _add_rows(graph: GraphDef, partition: NodeDef, data: str, axis: str) -> None
     """Each output of a partition: some rows of its input."""
     for number in range(partition.attr["num_partitions"].i):
         part = _part(partition.name, number)
-        numbers = _given(graph, f"{part}/tfs_given", tf.int32.as_datatype_enum)
-        known = _add(graph, f"{part}/tfs_rows", "EnsureShape", [numbers], T=tf.int32)
-        graph.node[-1].attr["shape"].shape.dim.add(size=-1)
-        _add(graph, part, "GatherV2", [data, known, axis], Tparams=partition.attr["T"].type, Tindices=tf.int32,
+        rows = _given(graph, f"{part}/tfs_rows", tf.int32.as_datatype_enum, (-1,))
+        _add(graph, part, "GatherV2", [data, rows, axis], Tparams=partition.attr["T"].type, Tindices=tf.int32,
              Taxis=tf.int32)  # fmt: skip
 
 
@@ -160,9 +177,15 @@ def _constant(graph: GraphDef, name: str, value: np.ndarray[Any, Any]) -> str:
     return name
 
 
-def _given(graph: GraphDef, name: str, dtype: int) -> str:
-    _add(graph, name, "_Arg", [], T=dtype)
+def _given(graph: GraphDef, name: str, dtype: int, dims: Sequence[int] | None = None) -> str:
+    """Adds a node of whose value nothing is known but the rank of `dims`, if there are any."""
+    given = name if dims is None or dtype in _HANDLES else f"{name}/tfs_given"
+    _add(graph, given, "_Arg", [], T=dtype)
     graph.node[-1].attr["index"].i = 0
+    if given != name:
+        _add(graph, name, "EnsureShape", [given], T=dtype)
+        for _ in dims or ():
+            graph.node[-1].attr["shape"].shape.dim.add(size=-1)
     return name
 
 

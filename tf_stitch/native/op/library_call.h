@@ -75,9 +75,10 @@ inline std::size_t CallWorkspaceBytes(std::int64_t bytes) {
 
 // The same of a call that takes much less time for it: a larger part, as batches grow, and what a device can spare
 // anyway, where TensorFlow's convolutions may take 4 GiB whatever a graph takes. Without it a convolution of 9 x 9 was
-// left with a kernel for anything, 7 times as slow: the others put 47 MB of operands in another order first.
+// left with a kernel for anything, 7 times as slow: the others put 47 MB of operands in another order first. A twentieth:
+// first calls, which try such kernels, take hardly more memory than later ones.
 inline std::size_t AmpleWorkspaceBytes(std::int64_t bytes) {
-  constexpr std::int64_t kShare = 8;
+  constexpr std::int64_t kShare = 20;
   constexpr std::size_t kSpare = std::size_t{64} << 20;
   std::size_t most = std::max(CallWorkspaceBytes(bytes), kSpare);
   while (most <= static_cast<std::size_t>(bytes / kShare / 2)) most *= 2;
