@@ -3,14 +3,15 @@ Keras on JAX.
 
     python -m tools.memory_peaks                                           # GPT-2 24 x 1024 and a ConvNeXt: 5 minutes
     python -m tools.memory_peaks --cases=gpt2:4x256x4x128x8192x8 --calls=20 --backends=tf,stitch
-    python -m tools.memory_peaks --cases=resnet50_train --backends=jax,stitch,stitch:0.5
+    python -m tools.memory_peaks --cases=resnet50_train --backends=jax,stitch,stitch:0.5,stitch:12GiB
                                  --out=benchmarks/raw/memory_peaks.json.gz
 
 Each backend runs in a process of its own, all at once (times are rough), with its default settings; a tiny case comes
 before, for tf_stitch's native libraries. First steps are a new user's where no kernels are in the cache. Counted is
 what the framework's allocator hands out. A case is NAME of tools/benchmark/network_cases.py, or
 gpt2:LAYERSxWIDTHxHEADSxLENGTHxVOCABULARYxBATCH in mixed bfloat16. Under JAX only networks of one Keras model run.
-Prints rows as the page has them (benchmarks/memory_peaks.md), and why kernels waited or were not timed.
+Prints rows as the page has them (benchmarks/memory_peaks.md), the last loss with all its digits, and why
+kernels waited or were not timed.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def measured(case: str) -> list[Row]:
     """A row for each backend that has trained in time."""
     rows = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(_BACKENDS.value)) as pool:
-        places = {backend: Path(folder) / backend for backend in _BACKENDS.value}
+        places = {backend: Path(folder) / backend.replace(":", "_") for backend in _BACKENDS.value}
         children = {backend: begun(case, backend, place, _CALLS.value) for backend, place in places.items()}
         waits = {b: pool.submit(child.communicate, timeout=_LIMIT.value) for b, child in children.items()}
         for backend, wait in waits.items():
@@ -129,7 +130,7 @@ def measured(case: str) -> list[Row]:
                 print(f"{case} {backend}: not over after {_LIMIT.value:.0f} s, or failed: {error!r}", flush=True)
                 continue
             rows.append(found)
-            print("\n    ".join([" ".join(cells(found)), *found["remarks"]]), flush=True)
+            print("\n    ".join([" ".join(cells(found)), f"loss {found['loss']:.9g}", *found["remarks"]]), flush=True)
     return rows
 
 

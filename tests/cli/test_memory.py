@@ -44,6 +44,16 @@ def test_who_holds_most_by_layer_and_line(document: Document) -> None:
     assert "50.0 %" in lines[2], "a gradient's values are its layer's"
 
 
+def test_what_budgets_would_cost(document: Document) -> None:
+    document["builds"][0]["memory"] |= {"step_us": 200.0, "budgets": [
+        {"fraction": 1.0, "bytes": 6 * MIB, "us": 0.0, "kept": True},
+        {"fraction": 0.5, "bytes": 4 * MIB, "us": 5.0, "kept": False}]}
+    lines = list(memory_lines(region_memories(document, list(graphs(document)))))
+    at = lines.index("  TF_STITCH_MEMORY, as predicted; a step of kernels and calls takes 200.0 us")
+    assert lines[at + 1:at + 3] == ["   1.0        6.0 MiB          0.0 us more (0.0 %)",
+                                    "   0.5        4.0 MiB          5.0 us more (2.5 %), the least that was found"]
+
+
 def test_there_may_be_nothing_to_tell(document: Document) -> None:
     document["builds"][0].pop("memory")
     found = list(graphs(document))

@@ -41,16 +41,17 @@ class Step:
 
     def __init__(self, seed: int, rows: int, columns: int) -> None:
         self.random = random.Random(seed)
+        self.dtype = self.random.choice((DType.F32, DType.F32, DType.BF16, DType.F16))
         self.shape = rows, columns
         self.updates: dict[str, Node] = {}
         self.variables: dict[str, Node] = {}
-        self.weights = [B.input(f"w{i}:0", F32, (columns, columns)) for i in range(2)]
+        self.weights = [B.input(f"w{i}:0", self.dtype, (columns, columns)) for i in range(2)]
 
     def variable(self, handle: str, dtype: DType, shape: tuple[int, ...]) -> Node:
         return self.variables.setdefault(handle, B.variable(handle, dtype, shape))
 
     def graph(self, length: int) -> TensorGraph:
-        there = [B.input("x:0", F32, self.shape)]
+        there = [B.input("x:0", self.dtype, self.shape)]
         for _ in range(length):
             there.append(self._next(there))
         back, results = there[-1], []
@@ -87,7 +88,7 @@ class Step:
         return B.select(coin, value, B.scalar_like(0, value))
 
     def _scaled(self, value: Node) -> Node:
-        return B.mul(value, self.variable(f"v{len(self.variables)}", F32, self.shape[1:]))
+        return B.mul(value, self.variable(f"v{len(self.variables)}", self.dtype, self.shape[1:]))
 
     def _mixed(self, value: Node) -> Node:
         """By a small matrix."""

@@ -80,3 +80,19 @@ def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
     assert bits[1] == bits[2] == bits[0]
     assert alive[1] <= 0.65 * alive[0], "half of the activations, which are most of it"
     assert alive[2] < alive[0], "a step that would take 4 MiB"
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="of the plan, which a CPU shows")
+def test_what_a_program_computes_again_is_computed_again(forked: Runner, cache: Path) -> None:
+    """keras.remat and tf.recompute_grad, by what is alive: no pass merges what they keep apart."""
+    alive, losses = {}, {}
+    for kind in ("plain", "recompute_grad", "remat"):
+        done = forked(PROGRAMS / "remat.py", kind, TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache))
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.report is not None
+        assert not done.report["fallbacks"]
+        alive[kind] = max(build["live_bytes"] for build in done.report["builds"])
+        losses[kind] = done.stdout
+    print(f"bytes alive: {alive}")
+    assert alive["remat"] == alive["recompute_grad"] <= 0.4 * alive["plain"]
+    assert len(set(losses.values())) == 1

@@ -20,7 +20,8 @@ def test_a_settled_step_is_told_from_the_whole_run(tmp_path: Path) -> None:
     found = row("resnet50_train", "stitch", SAID, tmp_path / "report.json", "62c2d338")
     assert dict(zip(HEADER, cells(found), strict=True)) == {
         "case": "resnet50_train", "by": "stitch", "before": "2", "first call": "9", "whole run": "9", "settled": "6",
-        "whole run / settled": "1.50", "arena": "4", "least": "3", "first call, s": "4.0", "call, ms": "250.0", "commit": "62c2d338"}
+        "whole run / settled": "1.50", "arena": "4", "least": "3", "first call, s": "4.0", "call, ms": "250.0",
+        "commit": "62c2d338"}
     assert found["remarks"] == ["its first step waits"]
     assert found["runs by TensorFlow"] == 3
 

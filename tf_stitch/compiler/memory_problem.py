@@ -1,7 +1,8 @@
 """A plan's values as a problem of planning/memory.py: when each is written and read, what it is computed from, and what
 computing it again takes.
 
-What is computed again has the same bits. Arithmetic by element has in any kernel. A sum has where its kernel adds in
+What is computed again has the same bits. Arithmetic by element has in any kernel, where halves are rounded as memory
+would have them. A sum has where its kernel adds in
 the same order; a library's call where it is the same call. So a reader that sums takes in what it reads only where its
 own schedule stays as it was.
 """
@@ -176,7 +177,10 @@ class _Planned:
     def _recipe(self, value: Node) -> Recipe | None:
         """Of nodes of its own pattern, from what lies in memory; None where the bits might differ."""
         pattern = self._plan.patterns[self._home[value]]
-        members, outputs = set(pattern.nodes), set(pattern.outputs) - {value}
+        if any(map(_is_of_float8, pattern.nodes)):
+            return None
+        members = set(pattern.nodes)
+        outputs = {node for node in pattern.outputs if node is not value and not _is_rounded(node)}
         inside, sources, variables, pending = {value}, dict[Node, None](), dict[str, None](), [value]
         seen = {value}
         while pending:
@@ -231,7 +235,8 @@ class _Planned:
 
     def _added_us(self, value: Node, recipe: Recipe, reader: Pattern) -> float | None:
         """Microseconds that a pattern takes longer if it computes what it reads itself; None if it cannot."""
-        if (value, reader) in self._barred or any(n.category in CALLED or _is_in_place(n) for n in reader.nodes):
+        if (value, reader) in self._barred or any(n.category in CALLED or _is_in_place(n) or _is_of_float8(n)
+                                                   for n in reader.nodes):
             return None
         whole = Pattern((*recipe.pattern.nodes, *reader.nodes), reader.outputs, reader.free)
         before, after = self._compiler.exact(reader), self._compiler.exact(whole)
@@ -262,6 +267,16 @@ def is_order_dependent(pattern: Pattern) -> bool:
 
 def _is_in_place(node: Node) -> bool:
     return isinstance(node.attrs, ScatterAttrs) and node.attrs.in_place
+
+
+def _is_rounded(node: Node) -> bool:
+    """Whether memory has less of a value than the kernel that computes it, and goes on with it."""
+    return node.type.dtype.compute is not node.type.dtype
+
+
+def _is_of_float8(node: Node) -> bool:
+    """Whether how it rounds depends on what its kernel does next (lowering/scaling.py)."""
+    return any(n.type.dtype.is_float8 for n in (node, *node.operands))
 
 
 def _nbytes(node: Node) -> int:

@@ -18,8 +18,8 @@ from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.storage import PlaceValues
 from tf_stitch.config import MemoryBudget
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node, TensorGraph, users_of, with_operands
-from tf_stitch.ir.op_attrs import AssignAttrs
+from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of, with_operands
+from tf_stitch.ir.op_attrs import AssignAttrs, CastAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.pass_manager import Pass, PassResult, run_passes
@@ -175,17 +175,18 @@ class Rewriting:
         own: dict[Node, Node] = {}
         group: list[Node] = []
         self._groups.append(group)
-        [value] = recipe.pattern.outputs
-        self._copy(recipe, own, group)
-        return own[value]
+        return self._copy(recipe, own, group)
 
-    def _copy(self, recipe: Recipe, own: dict[Node, Node], group: list[Node]) -> None:
-        """Copies of what computes a value, in a group."""
+    def _copy(self, recipe: Recipe, own: dict[Node, Node], group: list[Node]) -> Node:
+        """Copies of what computes a value, in a group; that of the value itself. Inside of it halves are not rounded,
+        as they were not where it was computed first."""
+        inside = {node: made for node, made in own.items() if node not in recipe.pattern.nodes}
         for node in recipe.pattern.nodes:
-            if node not in own:
-                operands = tuple(self._read(o, own, group) for o in node.operands)
-                own[node] = Node(node.kind, operands, node.attrs, node.type, node.loc)  # and no other
-                group.append(own[node])
+            operands = tuple(self._read(o, inside, group) for o in node.operands)
+            inside[node] = Node(node.kind, operands, node.attrs, node.type, node.loc)  # and no other
+            group.append(inside[node])
+        own |= {node: made for node, made in inside.items() if node not in recipe.pattern.nodes}
+        return inside[recipe.pattern.outputs[0]]
 
     def _add(self, pattern: Pattern, due: dict[Node, How]) -> None:
         own: dict[Node, Node] = {}
@@ -212,9 +213,18 @@ class Rewriting:
             return self._view(node, operands)
         found = self._now.get(node, self._first.get(node))
         if found is None:
-            self._copy(self._recipes[node], own, group)
+            own[node] = self._as_stored(self._copy(self._recipes[node], own, group), group)
             return own[node]
         return found
+
+    @staticmethod
+    def _as_stored(node: Node, group: list[Node]) -> Node:
+        """A value as memory would have it: a half is computed in float32."""
+        dtype = node.type.dtype
+        if dtype.compute is dtype:
+            return node
+        group.append(make_node(OpKind.CAST, (node,), CastAttrs(dtype), node.loc))
+        return group[-1]
 
     def _end(self, node: Node) -> Node:
         """What stands for an output."""

@@ -22,7 +22,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.decided import decided
-from tf_stitch.lowering.scaling import is_of_float8, rounded_for_float8
+from tf_stitch.lowering.scaling import is_of_float8, is_rounding, rounded_for_float8
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
@@ -112,6 +112,8 @@ class Evaluator:
                 chosen = node.operands[1 if condition.value else 2]
                 return self.value(chosen, aligned_index(index, chosen.type.dims))
         args = tuple(self.value(o, aligned_index(index, o.type.dims)) for o in node.operands)
+        if is_rounding(node):
+            return _rounded(args[0], node.type.dtype)
         known = decided(node.kind, args)
         if known is not None:
             return k.Literal(known, DType.BOOL)

@@ -28,6 +28,11 @@ def rounded_for_float8(pattern: Pattern) -> frozenset[Node]:
     return frozenset(found | {source for source in scaled if _is_narrowed(source) and pattern.holds(source)})
 
 
+def is_rounding(node: Node) -> bool:
+    """Whether it takes a computed value for what its element type has of it, as if that had come from memory."""
+    return node.kind is OpKind.CAST and node.operands[0].type.dtype is node.type.dtype
+
+
 def is_of_float8(node: Node) -> bool:
     """Whether it makes a number of a float8, which is a float32 up to there."""
     return node.kind is OpKind.CAST and node.operands[0].type.dtype.is_float8

@@ -78,7 +78,7 @@ class Value:
 
     @cached_property
     def times(self) -> tuple[int, ...]:
-        """Of its uses."""
+        """Times of its uses."""
         return tuple(use.time for use in self.uses)
 
     @cached_property

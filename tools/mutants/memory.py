@@ -177,4 +177,12 @@ MUTANTS = (
            "(unit is None and not 0 <= number <= 1)",
            "(unit is None and not 0 <= number)",
            (CONTROLS,)),
+    Mutant("halves that readers compute are not rounded", "tf_stitch/compiler/recomputed_values.py",
+           "if dtype.compute is dtype:",
+           "if True:",
+           (AGAIN, BUDGETS)),
+    Mutant("halves are computed from what memory has of others of their kernel", "tf_stitch/compiler/memory_problem.py",
+           "if node is not value and not _is_rounded(node)}",
+           "if node is not value}",
+           (AGAIN, BUDGETS)),
 )
