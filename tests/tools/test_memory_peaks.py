@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tools.memory_peaks import HEADER, MIB, cells, page, row
+from tools.benchmark.memory_rows import HEADER, MIB, cells, page, row
 
 SAID = {"before": 2 * MIB, "peaks": [9 * MIB, *[6 * MIB] * 7], "seconds": [4.0, *[0.25] * 7], "loss": 1.0,
         "by_call": True}
