@@ -3,8 +3,8 @@ Keras on JAX.
 
     python -m tools.memory_peaks                                           # GPT-2 24 x 1024 and a ConvNeXt: 5 minutes
     python -m tools.memory_peaks --cases=gpt2:4x256x4x128x8192x8 --calls=20 --backends=tf,stitch
-    python -m tools.memory_peaks --cases=resnet50_train --backends=jax,stitch --out=benchmarks/raw/memory_peaks.json.gz
-    python -m tools.memory_peaks --backends=stitch,stitch:0.5,stitch:12GiB # with TF_STITCH_MEMORY
+    python -m tools.memory_peaks --cases=resnet50_train --backends=jax,stitch,stitch:0.5,stitch:12GiB
+                                 --out=benchmarks/raw/memory_peaks.json.gz
 
 Each backend runs in a process of its own, all at once (times are rough), with its default settings; a tiny case comes
 before, for tf_stitch's native libraries. First steps are a new user's where no kernels are in the cache. Counted is
@@ -41,17 +41,19 @@ TINY = "gpt2:1x64x2x16x64x2"
 SETTLED = 5
 """Calls at the end."""
 HEADER = ("case", "by", "before", "first call", "whole run", "settled", "whole run / settled", "arena", "least",
-          "first call, s", "call, ms")
+          "first call, s", "call, ms", "commit")
 ABOUT = """Of a process that trains, MiB that the framework's allocator has handed out: before the first call, at most
 in the first call, in any, and in the last (median). Arena: what kernels hand to each other takes; least: what it
 would take in the best order. JAX's allocator counts from the start on. Times are rough: processes run side by side."""
 
 _CASES = flags.DEFINE_list("cases", ["gpt2:24x1024x16x512x50257x8", "convnext_tiny_train_32"], "what trains")
-_BACKENDS = flags.DEFINE_list("backends", ["tf", "xla", "stitch"], "tf, xla, stitch, stitch:BUDGET, jax: Keras on JAX")
+_BACKENDS = flags.DEFINE_list("backends", ["tf", "xla", "stitch"], "tf, xla, stitch, stitch:TF_STITCH_MEMORY, jax: "
+                              "Keras on JAX")
 _CALLS = flags.DEFINE_integer("calls", 60, "of each: the profitability check is over before the last")
 _LIMIT = flags.DEFINE_float("limit", 140, "seconds of a case")
 _TOGETHER = flags.DEFINE_integer("together", 1, "cases at a time", lower_bound=1)
 _OUT = flags.DEFINE_string("out", None, "file for the rows, .json.gz; the page is beside it")
+_COMMIT = flags.DEFINE_string("commit", "-", "what is measured")
 _CHILD = flags.DEFINE_string("child", None, "a backend: runs one case in this process")
 
 Row: TypeAlias = dict[str, Any]
@@ -63,21 +65,21 @@ def begun(case: str, backend: str, folder: Path, calls: int) -> subprocess.Popen
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": module_path(ROOT)}
     if backend == "jax":
         environment |= {"KERAS_BACKEND": "jax", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    form, _, budget = backend.partition(":")
-    if form == "stitch":
-        environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder), "TF_STITCH_MEMORY": budget}
-    command = [sys.executable, *(["-m", "tf_stitch"] if form == "stitch" else []), "-m", "tools.memory_peaks",
-               f"--child={backend}", f"--cases={case}", f"--calls={calls}"]
+    framework, _, budget = backend.partition(":")
+    if framework == "stitch":
+        environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder), "TF_STITCH_MEMORY": budget or "auto"}
+    command = [sys.executable, *(["-m", "tf_stitch"] if framework == "stitch" else []), "-m", "tools.memory_peaks",
+               f"--child={framework}", f"--cases={case}", f"--calls={calls}"]
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE)
 
 
-def row(case: str, backend: str, said: dict[str, Any], report: Path) -> Row:
+def row(case: str, backend: str, said: dict[str, Any], report: Path, commit: str) -> Row:
     """What a process found, and its report, where it has one."""
     peaks = said["peaks"]
     found = {"case": case, "by": backend, "before": said["before"] / MIB, "first call": peaks[0] / MIB,
              "whole run": max(peaks) / MIB, "settled": median(peaks[-SETTLED:]) / MIB if said["by_call"] else None,
              "first call, s": said["seconds"][0], "call, ms": 1e3 * median(said["seconds"][-SETTLED:]),
-             "loss": said["loss"], "remarks": []}
+             "loss": said["loss"], "commit": commit, "remarks": []}
     if not report.exists():
         return found
     document = json.loads(report.read_text())
@@ -96,7 +98,7 @@ def cells(found: Row) -> list[str]:
     whole = [found[key] for key in HEADER[2:6]]
     return [found["case"], found["by"], *(_number(n, ",.0f") for n in whole), _number(ratio, ".2f"),
             *(_number(found.get(key), ",.0f") for key in ("arena", "least")), _number(found["first call, s"], ".1f"),
-            _number(found["call, ms"], ".1f")]
+            _number(found["call, ms"], ".1f"), found["commit"]]
 
 
 def _number(value: float | None, form: str) -> str:
@@ -121,7 +123,8 @@ def measured(case: str) -> list[Row]:
         for backend, wait in waits.items():
             try:
                 said, _errors = wait.result()
-                found = row(case, backend, json.loads(said.splitlines()[-1]), places[backend] / "report.json")
+                found = row(case, backend, json.loads(said.splitlines()[-1]), places[backend] / "report.json",
+                            _COMMIT.value)
             except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
                 children[backend].kill()
                 print(f"{case} {backend}: not over after {_LIMIT.value:.0f} s, or failed: {error!r}", flush=True)

@@ -17,6 +17,16 @@ def test_a_page_is_short(page: str) -> None:
     assert len((ROOT / page).read_text().splitlines()) <= LONGEST[page]
 
 
+def test_transcripts_are_whole() -> None:
+    """Who follows them sees what they see."""
+    text = (ROOT / "docs" / "getting_started.md").read_text()
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)
+    transcripts = [block for block in blocks if block.startswith("$ ")]
+    assert len(transcripts) >= 5
+    cut = [line for block in transcripts for line in block.splitlines() if re.search(r"(^|\s)\.\.\.([\s;]|$)", line)]
+    assert cut == []
+
+
 def linked(page: Path) -> set[Path]:
     """Pages that a page links, without what leads out of the tree."""
     links = re.findall(r"\]\(([\w./-]+\.md)", page.read_text())

@@ -86,7 +86,7 @@ def test_a_program_that_ends_before_its_kernels_are_built(forked: Runner, cache:
     plain, done = straight(forked, steps, 0), straight(forked, steps, 0, cache)
     assert done.stdout == plain.stdout
     assert runs(done) == [0] * len(runs(done))
-    assert ("1 ran once" if steps == 1 else "1 were in their first calls") in done.stderr.splitlines()[-1]
+    assert ("1 called once" if steps == 1 else "1 in its first calls") in done.stderr.splitlines()[-1]
 
 
 def test_with_a_warm_cache_the_clock_decides_nothing(forked: Runner, cache: Path) -> None:

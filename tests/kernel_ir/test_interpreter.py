@@ -80,6 +80,15 @@ def test_out_of_bounds_write() -> None:
         run(k.Store("y", block(2) * THREADS + T + 1, number(1)))
 
 
+def test_accesses_in_front_of_the_first_element() -> None:
+    """By one of the threads, which NumPy would take for the last element."""
+    here = block(2) * THREADS + T
+    for stmt, said in ((k.Store("y", here, load(here + -1)), r"x\[-1\] is read"),
+                       (k.Store("y", here + -1, number(1)), r"y\[-1\] is written")):
+        with pytest.raises(VerifyError, match=said):
+            run_unverified(k.Program((X, Y), 2, THREADS, (stmt,)))
+
+
 def test_array_out_of_bounds() -> None:
     with pytest.raises(VerifyError, match=r"a\[4\] is written; it has 4"):
         run(k.Array("a", DType.F32, 4), k.SetElement("a", T + 1, number(1)))

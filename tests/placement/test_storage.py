@@ -261,6 +261,29 @@ DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 
 
 @DEVICES
+@pytest.mark.parametrize("shape", [(64, 96), (48, 80), (32, 32), (3, 40, 40)], ids=str)
+def test_an_update_by_a_transposed_gradient_is_in_place(shape: tuple[int, ...], device: DeviceSpec) -> None:
+    """As of filters, whose gradients a library gives in another order: else each step has two copies of them."""
+    last = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    gradient = B.transpose(B.input("g", F32, tuple(shape[axis] for axis in last)), last)
+    v, m = B.variable("v", F32, shape), B.variable("m", F32, shape)
+    moved = B.add(B.mul(m, p.const(0.9, m)), gradient)
+    graph = region("update", [], {"m": moved, "v": B.sub(v, moved)})
+    [kernel] = compiled(graph, device).kernels
+    assert kernel.schedule.family == "transpose"
+    assert modes(graph, device) == {"m": StateMode.IN_PLACE, "v": StateMode.IN_PLACE}
+    check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (5, 32, 32), (64, 64)], ids=str)
+def test_a_variable_can_be_transposed(shape: tuple[int, ...]) -> None:
+    """In place where a block writes what it alone has read before."""
+    last = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    graph = region("turned", [], {"v": B.transpose(B.exp(B.variable("v", F32, shape)), last)})
+    check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)
+
+
+@DEVICES
 def test_an_old_value_that_is_read_behind_a_matmul_stays(device: DeviceSpec) -> None:
     """The kernel that computes the new one does not read it."""
     v, x = B.variable("v", F32, (64, 64)), B.input("x", F32, (64, 64))

@@ -67,7 +67,7 @@ def test_the_second_call_begins_and_our_executor_comes_when_all_is_built() -> No
     calls()
     assert len(calls.work) == 1
     assert not calls.first.is_over(calls.name)
-    assert str(calls.first).startswith("of the functions 1 were in their first calls")
+    assert str(calls.first).startswith("functions without kernels yet: 1 in its first calls")
     calls.work[0]()
     calls()
     assert calls.executors == [None] * 3 + ["over"]

@@ -120,8 +120,8 @@ def test_regions_that_were_not_timed_are_told() -> None:
 def test_the_line_says_why_there_are_no_kernels() -> None:
     made = report(graph("step", [0], {}, 9), region(0, 0))
     assert made.status_line().endswith("1 regions, 0 kernels for 9 of 9 ops (none of the regions was run)")
-    assert "0 kernels for 9 of 9 ops (of the functions 1 ran once)" in made.status_line(
-        not_yet="of the functions 1 ran once")
+    assert "0 kernels for 9 of 9 ops (functions without kernels yet: 1 called once)" in made.status_line(
+        not_yet="functions without kernels yet: 1 called once")
     made.note("build", "region 0", "gcc is gone")
     assert "0 kernels for 9 of 9 ops (gcc is gone)" in made.status_line()
 

@@ -246,7 +246,7 @@ def test_training_steps_write_and_may_raise(plain: Worker) -> None:
 @pytest.mark.of_today
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("generator", "seconds", "chunk"), [
-    ("ops", 15, 4), pytest.param("training", 45, 3, marks=pytest.mark.exhaustive)])
+    ("ops", 30, 4), pytest.param("training", 45, 3, marks=pytest.mark.exhaustive)])
 def test_todays_programs(tmp_path: Path, generator: str, seconds: int, chunk: int) -> None:
     """Some seconds of programs that nobody has run before: the seed is the date's. The command runs them again."""
     first = int(dt.date.today().strftime("%y%m%d")) * 10_000

@@ -201,4 +201,5 @@ def _same_tile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -
 _BLOCKS = Tilings(((f.GRID, f.STEPS, Slot(LevelKind.CTA, "down")), (f.GRID, f.ACROSS)), _retile, _candidates)
 _TASKS = Tilings(((f.GRID, f.TILE), (f.GRID, f.TILE)), _same_tile, tile=lambda schedule: TILE)
 
-TRANSPOSE = KernelFamily(NAME, propose_transpose, lower_transpose, by_threads(_BLOCKS, _TASKS), _extents)
+TRANSPOSE = KernelFamily(NAME, propose_transpose, lower_transpose, by_threads(_BLOCKS, _TASKS), _extents,
+                         in_place=True)  # a block reads its tile before it writes it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ class CheckedMemory:
         self.buffers, self.block, self.writers = buffers, block, writers
         self.scratch, self.group = scratch, group
         self.modes = {b.name: b.mode for b in program.buffers}
+        self.computed = {name: DType.of(held.dtype).compute.numpy for name, held in buffers.items()}
         self.threads = program.threads
         self.arrays: list[dict[str, dict[int, Any]]] = [{} for _ in range(self.threads)]
         self.sizes: dict[str, int] = {}
@@ -39,26 +41,44 @@ class CheckedMemory:
         self.received = ClusterMemory(block)
 
     def _load(self, name: str, index: int) -> Any:
-        buffer = self.buffers[name]
-        if not 0 <= index < len(buffer):
-            raise VerifyError(f"{name}[{index}] is read; it has {len(buffer)} elements")
+        self._check_load(name, index, index)
+        self._check_written(name, (index,))
+        return self.buffers[name][index].astype(self.computed[name])
+
+    def _load_all(self, name: str, indices: Sequence[int]) -> NDArray[Any]:
+        self._check_load(name, min(indices), max(indices))
+        self._check_written(name, indices)
+        loaded: NDArray[Any] = self.buffers[name][np.asarray(indices)].astype(self.computed[name])
+        return loaded
+
+    def _check_load(self, name: str, first: int, last: int) -> None:
+        elements = len(self.buffers[name])
+        if first < 0 or last >= elements:
+            raise VerifyError(f"{name}[{first if first < 0 else last}] is read; it has {elements} elements")
         if self.modes[name] is k.Mode.WRITE:
             raise VerifyError(f"{name} is read but declared as written only")
-        if self.modes[name] is k.Mode.SCRATCH and self.scratch.get((name, index), -1) not in (None, self.group):
-            raise VerifyError(f"{name}[{index}] is read with no grid barrier after its writing")
-        return buffer[index].astype(DType.of(buffer.dtype).compute.numpy)
+
+    def _check_written(self, name: str, indices: Sequence[int]) -> None:
+        if self.modes[name] is k.Mode.SCRATCH:
+            for index in indices:
+                if self.scratch.get((name, index), -1) not in (None, self.group):
+                    raise VerifyError(f"{name}[{index}] is read with no grid barrier after its writing")
 
     def _store(self, name: str, index: int, value: Any) -> None:
-        buffer = self.buffers[name]
-        if not 0 <= index < len(buffer):
-            raise VerifyError(f"{name}[{index}] is written; it has {len(buffer)} elements")
+        self._store_all(name, (index,), (value,))
+
+    def _store_all(self, name: str, indices: Sequence[int], values: Sequence[Any] | NDArray[Any]) -> None:
+        buffer, first, last = self.buffers[name], min(indices), max(indices)
+        if first < 0 or last >= len(buffer):
+            raise VerifyError(f"{name}[{first if first < 0 else last}] is written; it has {len(buffer)} elements")
         if self.modes[name] is k.Mode.READ:
             raise VerifyError(f"{name} is written but declared as read only")
-        stored = np.asarray(value).astype(buffer.dtype)
-        seen = self.writers.setdefault((name, index), (self.block, stored))
-        if seen[0] != self.block and seen[1].tobytes() != stored.tobytes():
-            raise VerifyError(f"blocks {seen[0]} and {self.block} both write {name}[{index}]")
-        buffer[index] = stored
+        stored = np.asarray(values).astype(buffer.dtype)
+        for index, value in zip(indices, stored, strict=True):
+            block, before = self.writers.setdefault((name, index), (self.block, value))
+            if block != self.block and before.tobytes() != value.tobytes():
+                raise VerifyError(f"blocks {block} and {self.block} both write {name}[{index}]")
+        buffer[np.asarray(indices)] = stored
 
     def _element(self, array: str, at: int, t: int) -> Any:
         self.received.read((array, at))

@@ -88,13 +88,15 @@ class TileStatements(ThreadValues):
     def _matrix(self, name: str, place: Rows, outer: int, head: int, count: int, columns: int) -> NDArray[Any]:
         first = place.offset + outer * place.outer + head * place.head
         at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
-        return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
+        return self._load_matrix(name, at)
+
+    def _load_matrix(self, name: str, at: NDArray[Any]) -> NDArray[Any]:
+        return self._load_all(name, at.ravel().tolist()).reshape(at.shape)
 
     def _store_row(self, name: str, place: Rows, at: tuple[int, int, int], values: NDArray[Any]) -> None:
         outer, head, row = at
         first = place.offset + outer * place.outer + head * place.head + row * place.row
-        for column, value in enumerate(values):
-            self._store(name, first + column, value)
+        self._store_all(name, range(first, first + len(values)), values)
 
     @tile_rules(k.Matmul)
     def _matmul(self, stmt: k.Matmul, active: list[int]) -> None:
@@ -111,10 +113,15 @@ class TileStatements(ThreadValues):
             """[rows or columns of the tile, or of one gate of it, terms]."""
             length = shape.k if its.along_terms else lines.stop
             chunks = range(0 if its.along_terms else lines.start // its.vector, length // its.vector)
-            found = [[value for chunk in chunks
-                      for value in self._vector_of(name, its, place, stmt.values, body, (matrix, line, chunk))]
-                     for line in (lines if its.along_terms else range(shape.k))]
-            return np.asarray(found) if its.along_terms else np.asarray(found).T
+            stored = lines if its.along_terms else range(shape.k)
+            if its.place is not None:
+                first = its.place.offset + matrix * its.place.matrix + its.place.line * np.asarray(stored)
+                found = self._load_matrix(name, first[:, None] + np.arange(chunks.start * its.vector,
+                                                                           chunks.stop * its.vector))
+            else:
+                found = np.asarray([[value for chunk in chunks for value in self._computed(
+                    place, stmt.values, its.vector, body, (matrix, line, chunk))] for line in stored])
+            return found if its.along_terms else found.T
 
         a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
         gates = [range(first + columns.start, first + columns.stop) for first in range(0, shape.n, shape.gate_columns)]
@@ -132,16 +139,12 @@ class TileStatements(ThreadValues):
                 self.arrays[0][stmt.results] = dict(enumerate(its_results))
                 self.run_body(stmt.finish, [0])
 
-    def _vector_of(self, name: str, its: MatmulOperand, place: Sequence[Var], values: str, body: Sequence[k.Stmt],
-                   at: tuple[int, int, int]) -> list[Any]:
+    def _computed(self, place: Sequence[Var], values: str, vector: int, body: Sequence[k.Stmt], at: tuple[int, int, int]
+                  ) -> list[Any]:
         """Neighbours of an operand's line, as shared memory holds them."""
-        if its.place is not None:
-            matrix, line, chunk = at
-            first = its.place.offset + matrix * its.place.matrix + line * its.place.line + chunk * its.vector
-            return [self._load(name, first + i) for i in range(its.vector)]
-        self._bind(place, at, values, its.vector)
+        self._bind(place, at, values, vector)
         self.run_body(body, [0])
-        return [self.arrays[0][values][i] for i in range(its.vector)]
+        return [self.arrays[0][values][i] for i in range(vector)]
 
     def _bind(self, place: Sequence[Var], at: Sequence[int], array: str, size: int) -> None:
         self.indices[0] |= {variable.name: value for variable, value in zip(place, at, strict=True)}

@@ -53,7 +53,7 @@ class ThreadValues(CheckedMemory):
 
     @_rules(k.Load)
     def _loaded(self, expr: k.Load, threads: Sequence[int]) -> Values:
-        return np.asarray([self._load(expr.buffer, at) for at in self._places(expr.index, threads)])
+        return self._load_all(expr.buffer, self._places(expr.index, threads))
 
     @_rules(k.Element)
     def _elements(self, expr: k.Element, threads: Sequence[int]) -> Values:
@@ -83,9 +83,9 @@ class ThreadValues(CheckedMemory):
 
     def _variable(self, variable: Var, threads: Sequence[int]) -> list[int]:
         values = [self.indices[t][variable.name] for t in threads]
-        for value in values:
-            if not 0 <= value < max(variable.extent, 1):
-                raise VerifyError(f"{variable.name} is {value}, outside its extent {variable.extent}")
+        low, high = min(values, default=0), max(values, default=0)
+        if low < 0 or high >= max(variable.extent, 1):
+            raise VerifyError(f"{variable.name} is {low if low < 0 else high}, outside its extent {variable.extent}")
         return values
 
     def _quotient(self, atom: FloorDiv | Mod, threads: Sequence[int]) -> list[int]:

@@ -205,9 +205,8 @@ class _Block(TileStatements):
 
     @_together(k.Store)
     def _store_each(self, stmt: k.Store, active: list[int]) -> None:
-        places, values = self._places(stmt.index, active), self._values(stmt.value, active)
-        for at, value in zip(places, values, strict=True):
-            self._store(stmt.buffer, at, value)
+        if active:
+            self._store_all(stmt.buffer, self._places(stmt.index, active), self._values(stmt.value, active))
 
     @_per_thread(k.Accumulate)
     def _accumulate(self, stmt: k.Accumulate, t: int) -> None:
@@ -231,9 +230,8 @@ class _Block(TileStatements):
 
     @_per_thread(k.StoreVector)
     def _store_vector(self, stmt: k.StoreVector, t: int) -> None:
-        index = self._aligned(stmt.index, stmt.width, t)
-        for i in range(stmt.width):
-            self._store(stmt.buffer, index + i, self.arrays[t][stmt.array][i])
+        index, values = self._aligned(stmt.index, stmt.width, t), self.arrays[t][stmt.array]
+        self._store_all(stmt.buffer, range(index, index + stmt.width), [values[i] for i in range(stmt.width)])
 
     @_per_thread(k.AwaitAsyncCopies)
     def _await_async_copies(self, stmt: k.AwaitAsyncCopies, t: int) -> None:

@@ -118,8 +118,9 @@ class FirstCalls:
         """Which functions were not stitched; "" if those alone that ran once, beside others."""
         waiting = self.waiting
         once = 0 if self._ready else sum(function.calls == 1 for function in list(self._functions.values()))
-        found = [f"{waiting} were in their first calls"] * (waiting > 0) + [f"{once} ran once"] * (once > 0)
-        return f"of the functions {', '.join(found)} (TF_STITCH_ASYNC=0 waits)" if found else ""
+        found = [f"{waiting} in {'its' if waiting == 1 else 'their'} first calls"] * (waiting > 0)
+        found += [f"{once} called once"] * (once > 0)
+        return f"functions without kernels yet: {', '.join(found)} (TF_STITCH_ASYNC=0 waits)" if found else ""
 
     def call(self, original: Call, ctx: Context, name: bytes, inputs: Any, outputs: int) -> Any:
         """A call of a function whose first calls are not over, by `original`, which is Context.call_function."""

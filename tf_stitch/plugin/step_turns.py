@@ -347,7 +347,7 @@ def _why_not(called: Function, times: StepTimes) -> str:
     if times.enough:
         return ""
     if isinstance(called.state, Waiting | Settling):
-        too_few = isinstance(called.state, Settling) or called.calls < FIRST_LOOK + SETTLING
+        too_few = called.calls < FIRST_LOOK + SETTLING
         said = "once" if called.calls == 1 else f"{called.calls} times"
         return f"called {said}, too seldom" if too_few else "its kernels came too late"
     why = called.state.why if isinstance(called.state, Left) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.core.framework.types_pb2 import DataType
 
+from tools.identities.joint_recipes import JOINT_RECIPES
 from tools.identities.recipes import RECIPES
 
 Arrays = dict[str, "NDArray[Any] | list[NDArray[Any]]"]
@@ -84,12 +86,14 @@ def why_not(op: OpDef) -> str | None:
 
 def draw(op: OpDef, rng: np.random.Generator) -> Call:
     """A call, which the op may refuse."""
-    recipe = RECIPES.get(op.name, {})
+    recipe = dict(RECIPES.get(op.name, {}))
+    if op.name in JOINT_RECIPES:
+        recipe |= {name: functools.partial(_given, value) for name, value in JOINT_RECIPES[op.name](rng).items()}
     attrs: dict[str, Any] = {}
     for attr in op.attr:
-        attrs[attr.name] = _attribute(attr, rng)
-    attrs |= {name: rng.choice(values) if isinstance(values, list) else values(rng)
-              for name, values in recipe.items() if name in attrs}
+        values = recipe.get(attr.name)
+        attrs[attr.name] = (_attribute(attr, rng) if values is None else rng.choice(values)
+                            if isinstance(values, list) else values(rng))
     sizes = rng.permutation(np.array([1, 2, 3, 4, 5, 6]))[:int(rng.integers(1, 6))]
     rank = int(rng.integers(0, 5))
     inputs: Arrays = {}
@@ -105,6 +109,10 @@ def draw(op: OpDef, rng: np.random.Generator) -> Call:
         inputs[arg.name] = drawn if arg.number_attr or arg.type_list_attr else drawn[0]
     derived = {name for arg in op.input_arg for name in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
     return Call(op.name, {name: value for name, value in attrs.items() if name not in derived}, inputs)
+
+
+def _given(value: Any, rng: np.random.Generator) -> Any:
+    return value
 
 
 def _attribute(attr: OpDef.AttrDef, rng: np.random.Generator) -> Any:
@@ -142,7 +150,8 @@ def _attribute(attr: OpDef.AttrDef, rng: np.random.Generator) -> Any:
     raise UndrawableError(f"an attribute of type {attr.type}")
 
 
-_STRINGS = {"data_format": "NHWC", "format": "png"}
+_STRINGS = {"data_format": "NHWC", "format": "png", "input_encoding": "UTF-8", "output_encoding": "UTF-8",
+            "set_operation": "union"}
 _LISTS: list[list[int]] = [[1, 1, 1, 1], [1, 2, 2, 1], [1, 2, 1, 1], [1], [0], [2, 3], [1, 1, 1, 1, 1],
                            [1, 2, 2, 2, 1]]
 

@@ -20,7 +20,7 @@ from tools.identities.calls import Call, UndrawableError, draw
 Sizes = list[tuple[int, ...]]
 MOST_CONSTANT = 16
 """Elements of an integer input that inference may be told."""
-OF_KNOWN, OF_OPEN = " of known sizes", " where an integer is no constant"
+OF_KNOWN, OF_RANKS, OF_OPEN = " of known sizes", "", " where an integer is no constant"
 """What inference was told, behind what it got wrong."""
 
 
@@ -116,20 +116,19 @@ def _run(call: Call) -> Sizes:
 
 def _compare(verdict: Verdict, calls: Sequence[tuple[Call, Sizes | None]]) -> None:
     """All calls in one graph: with inputs of known rank alone, and some small integers as constants; and with all that
-    inference can know. What is wrong although all integers are constants counts first."""
-    cases: list[tuple[bool, Case]] = []
+    inference can know. What is wrong although most is known counts first."""
+    cases: list[Case] = []
     with tf.Graph().as_default() as graph:
         for number, (call, sizes) in enumerate(calls):
             constants = _constants(call)
             variants = [*((constant, False) for constant in constants), (constants[-1], True)]
             for variant, (constant, known) in enumerate(variants):
-                open_integers = constant != constants[-1]
+                note = OF_KNOWN if known else OF_OPEN if constant != constants[-1] else OF_RANKS
                 with contextlib.suppress(Exception):  # inference refuses this call
                     given, name = _add(call, f"c{number}_{variant}", constant, known)
-                    note = OF_KNOWN if known else OF_OPEN if open_integers else ""
-                    cases.append((open_integers, Case(given, name, call, sizes, note)))
+                    cases.append(Case(given, name, call, sizes, note))
     types = inferred_types(graph.as_graph_def())
-    for _, case in sorted(cases, key=lambda one: one[0]):
+    for case in sorted(cases, key=lambda case: (OF_KNOWN, OF_RANKS, OF_OPEN).index(case.note)):
         _judge(verdict, types, case)
 
 

@@ -246,3 +246,30 @@ def test_parts_have_unknown_sizes_where_the_axis_is_no_constant(axis: int | None
     rows, columns = dims(types_of, "exp")
     assert (columns == 1) == (axis == 1)
     assert (rows == dims(types_of, "x")[0]) == (axis == 1)
+
+
+def test_a_number_that_is_wrong_of_known_sizes_is_unknown() -> None:
+    def pools() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [1, 6, 6, 1], "x")
+        _, rows, _ = tf.raw_ops.FractionalMaxPool(value=x, pooling_ratio=[1.0, 1.5, 1.5, 1.0], name="pool")
+        tf.cast(rows, tf.float32, name="rows")
+
+    graph_def, _ = graph_of(pools)
+    theirs = inferred_types(graph_def)
+    assert theirs["rows"][0][1] == (4,), "TensorFlow's inference is wrong no longer: they are 5"
+    types_of = types_between_branches(graph_def, theirs.__getitem__)
+    assert dims(types_of, "rows")[0] < 0
+
+
+@pytest.mark.parametrize("of_the_image", [True, False])
+def test_a_gradient_of_its_image_has_the_image_s_batch(of_the_image: bool) -> None:
+    def gradient() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [None, None, None, 3], "x")
+        other = tf.compat.v1.placeholder(tf.float32, [None, None, None, 3], "other")
+        y = tf.raw_ops.ResizeBilinear(images=x, size=[8, 8]) if of_the_image else other
+        tf.exp(tf.raw_ops.ResizeBilinearGrad(grads=tf.tanh(y), original_image=x), "exp")
+
+    graph_def, _ = graph_of(gradient)
+    types_of = types_between_branches(graph_def, inferred_types(graph_def).__getitem__)
+    assert (dims(types_of, "exp")[0] == dims(types_of, "x")[0]) == of_the_image
+    assert dims(types_of, "exp")[3] == 3

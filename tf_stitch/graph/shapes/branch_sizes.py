@@ -28,7 +28,13 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS, MERGES, NEXT_ITER
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.graph.shapes.doubted_sizes import doubted_for_integers, doubted_nodes, miscounted_nodes
+from tf_stitch.graph.shapes.doubted_sizes import (
+    always_miscounted,
+    doubted_for_integers,
+    doubted_for_pairs,
+    doubted_nodes,
+    miscounted_nodes,
+)
 
 Types: TypeAlias = list[tuple[int, tuple[int, ...] | None]]
 _PARTITION = "DynamicPartition"
@@ -54,14 +60,13 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
         return types_of
     constants = {node.name for node in graph_def.node if node.op == "Const"}
     miscounted = {node.name for node in miscounted_nodes(graph_def)} if doubted else set()
-    doubted = [node for node in doubted
-               if node.op not in doubted_for_integers() or _has_open_integers(node, types_of, constants)]  # fmt: skip
+    doubted = [node for node in doubted if not _is_right(node, types_of, constants)]
 
     @cache
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
         parted = [node for node in partitions if _has_rows(node, types_of)]
-        wrong = [node for node in doubted if _may_be_wrong(node, types_of)
+        wrong = [node for node in doubted if _may_be_wrong(node, types_of) or node.op in always_miscounted()
                  or (node.name in miscounted and _has_open_integers(node, types_of, constants))]  # fmt: skip
         unsure = doubted if wrong else []
         unknown = miscounted & {node.name for node in wrong}
@@ -94,6 +99,14 @@ def _may_be_wrong(node: NodeDef, types_of: TypesOf) -> bool:
     one may be a number that its name met elsewhere."""
     sizes = [*(dims for _, _, dims in _operands(node, types_of)), *(dims for _, dims in types_of(node.name))]
     return any(dims is None or any(dim < 0 for dim in dims) for dims in sizes)
+
+
+def _is_right(node: NodeDef, types_of: TypesOf, constants: Set[str]) -> bool:
+    """Whether a doubted op's sizes are right in this node."""
+    if node.op in doubted_for_pairs():
+        ends = [(dims[0], dims[-1]) for _, _, dims in _operands(node, types_of) if dims]
+        return len(ends) > 1 and ends[0] == ends[1] and -1 not in ends[0]
+    return node.op in doubted_for_integers() and not _has_open_integers(node, types_of, constants)
 
 
 def _has_open_integers(node: NodeDef, types_of: TypesOf, constants: Set[str]) -> bool:

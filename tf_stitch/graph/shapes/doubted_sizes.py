@@ -31,7 +31,7 @@ def doubted_ops() -> Mapping[str, str]:
 
 @cache
 def miscounted_ops() -> Mapping[str, str]:
-    """Op -> why the numbers of its results' sizes are not believed, where not all that they depend on is known."""
+    """Op -> why the numbers of its results' sizes are not believed where not all that they depend on is known."""
     found: Mapping[str, str] = _table("miscounted")
     return found
 
@@ -40,6 +40,19 @@ def miscounted_ops() -> Mapping[str, str]:
 def doubted_for_integers() -> Set[str]:
     """Ops of both kinds that are wrong only where an integer that they read, as an axis, is no constant."""
     return frozenset(_table("of open integers"))
+
+
+@cache
+def doubted_for_pairs() -> Set[str]:
+    """Ops that are right where the first and last sizes of their first two operands are equal, as a gradient's and its
+    image's."""
+    return frozenset(_table("of pairs"))
+
+
+@cache
+def always_miscounted() -> Set[str]:
+    """Ops whose numbers are wrong even where all is known that their results' sizes depend on."""
+    return frozenset(_table("of known sizes"))
 
 
 def _table(part: str) -> Any:
