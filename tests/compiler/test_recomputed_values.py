@@ -28,7 +28,7 @@ from tf_stitch.placement.memory_profile import memory_profile
 from tf_stitch.planning.free_nodes import free_nodes
 from tf_stitch.planning.memory import How
 from tf_stitch.planning.memory_program import solve_memory
-from tf_stitch.planning.plan_groups import plan_of
+from tf_stitch.planning.plan_groups import in_order, plan_of
 
 B, F32 = Builder(), DType.F32
 ROWS, COLUMNS = 1024, 512  # 2 MiB: a GPU's kernel waits until that is read
@@ -131,6 +131,25 @@ def test_copies_are_nodes_of_their_own(summed: bool) -> None:
     kernels = kernels_apart(graph, CPU, MemoryBudget(0.0))
     made = [node for node in kernels.plan.graph.nodes() if node.kind in (OpKind.TANH, OpKind.CUMSUM)]
     assert len(made) > len({node.operands for node in made}) == 6
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+def test_halves_are_made_of_what_their_kernel_had(dtype: DType) -> None:
+    """Not of what it stored of that, which was rounded."""
+    x = B.input("x:0", dtype, (ROWS, COLUMNS))
+    half = B.op(OpKind.SIN, x)
+    value = B.op(OpKind.TANH, half)
+    graph = region("g", [B.mul(B.neg(B.cumsum(half, False, False)), B.sub(value, half))])
+    [*_, last] = graph.nodes()
+    place = {node: i for i, node in enumerate(graph.nodes())}
+    groups = [[place[half], place[value]], *([i] for node, i in place.items() if node not in (x, half, value))]
+    compiler = PatternCompiler(CPU, aligned=True)
+    plan = in_order(plan_of(graph, groups, None, compiler.libraries))
+    kernels = run_passes(KernelPlan(plan, ("x:0",), ()), plan_passes(compiler, CompileOptions(CPU), 0))
+    recipe = planned_values(kernels, compiler, False).recipes[value]
+    assert recipe.sources == ((half,) if dtype is DType.F32 else ())
+    assert recipe.pattern.nodes == ((value,) if dtype is DType.F32 else (half, value))
+    assert last not in recipe.pattern.nodes
 
 
 def test_readers_that_sum_keep_their_order() -> None:
