@@ -124,6 +124,19 @@ def test_what_is_computed_again_waits_until_it_is_read() -> None:
         assert before < written < read <= written + 2
 
 
+def test_a_value_comes_after_another_that_it_is_not_made_of() -> None:
+    """One of a few bytes, which a GPU would compute first of all."""
+    x = B.input("x:0", F32, (ROWS, COLUMNS))
+    early = B.cumsum(B.cumsum(x, False, False), False, True)
+    late = B.cumsum(B.input("few:0", F32, (1, COLUMNS)), False, False)
+    graph = region("g", [B.add(B.cumsum(early, False, False), late)])
+    for after in ({}, {late: early}):
+        graph.after = after
+        buffers = kernels_apart(graph, H200).buffers
+        levels = [buffers.levels[buffers.writer[node]] for node in (early, late)]
+        assert levels == [1, 2 if after else 0]
+
+
 @SUMMED
 def test_copies_are_nodes_of_their_own(summed: bool) -> None:
     """Though they are equal, down to their operands."""
