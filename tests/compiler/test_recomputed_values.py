@@ -177,6 +177,21 @@ def test_readers_that_sum_keep_their_order() -> None:
     assert not memory_problem.is_order_dependent(exp)
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_reader_that_would_add_in_another_order_reads_memory(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
+    value = B.op(OpKind.TANH, B.input("x:0", F32, (ROWS, COLUMNS)))
+    total = B.sum(value, [1])
+    other = B.neg(B.neg(value))
+    graph = region("g", [B.op(OpKind.SIN, other), total])
+    graph.after = {total: other}
+    kernels = kernels_apart(graph, CPU)
+    monkeypatch.setattr(memory_problem, "additions", lambda schedule: 0 if same else object())
+    planned = planned_values(kernels, PatternCompiler(CPU, aligned=True), False)
+    [time] = [t for p, t in zip(kernels.plan.patterns, planned.times, strict=True) if total in p.nodes]
+    [use] = [use for use in planned.problem.values[planned.values.index(value)].uses if use.time == time]
+    assert (use.passing_us is not None) == same
+
+
 def test_a_sum_that_would_change_is_barred(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next choice does without it."""
     asked = []
