@@ -28,7 +28,7 @@ from tf_stitch.placement.memory_profile import memory_profile
 from tf_stitch.planning.free_nodes import free_nodes
 from tf_stitch.planning.memory import How
 from tf_stitch.planning.memory_program import solve_memory
-from tf_stitch.planning.plan_groups import plan_of
+from tf_stitch.planning.plan_groups import in_order, plan_of
 
 B, F32 = Builder(), DType.F32
 ROWS, COLUMNS = 1024, 512  # 2 MiB: a GPU's kernel waits until that is read
@@ -124,6 +124,19 @@ def test_what_is_computed_again_waits_until_it_is_read() -> None:
         assert before < written < read <= written + 2
 
 
+def test_a_value_comes_after_another_that_it_is_not_made_of() -> None:
+    """One of a few bytes, which a GPU would compute first of all."""
+    x = B.input("x:0", F32, (ROWS, COLUMNS))
+    early = B.cumsum(B.cumsum(x, False, False), False, True)
+    late = B.cumsum(B.input("few:0", F32, (1, COLUMNS)), False, False)
+    graph = region("g", [B.add(B.cumsum(early, False, False), late)])
+    for after in ({}, {late: early}):
+        graph.after = after
+        buffers = kernels_apart(graph, H200).buffers
+        levels = [buffers.levels[buffers.writer[node]] for node in (early, late)]
+        assert levels == [1, 2 if after else 0]
+
+
 @SUMMED
 def test_copies_are_nodes_of_their_own(summed: bool) -> None:
     """Though they are equal, down to their operands."""
@@ -131,6 +144,25 @@ def test_copies_are_nodes_of_their_own(summed: bool) -> None:
     kernels = kernels_apart(graph, CPU, MemoryBudget(0.0))
     made = [node for node in kernels.plan.graph.nodes() if node.kind in (OpKind.TANH, OpKind.CUMSUM)]
     assert len(made) > len({node.operands for node in made}) == 6
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+def test_halves_are_made_of_what_their_kernel_had(dtype: DType) -> None:
+    """Not of what it stored of that, which was rounded."""
+    x = B.input("x:0", dtype, (ROWS, COLUMNS))
+    half = B.op(OpKind.SIN, x)
+    value = B.op(OpKind.TANH, half)
+    graph = region("g", [B.mul(B.neg(B.cumsum(half, False, False)), B.sub(value, half))])
+    [*_, last] = graph.nodes()
+    place = {node: i for i, node in enumerate(graph.nodes())}
+    groups = [[place[half], place[value]], *([i] for node, i in place.items() if node not in (x, half, value))]
+    compiler = PatternCompiler(CPU, aligned=True)
+    plan = in_order(plan_of(graph, groups, None, compiler.libraries))
+    kernels = run_passes(KernelPlan(plan, ("x:0",), ()), plan_passes(compiler, CompileOptions(CPU), 0))
+    recipe = planned_values(kernels, compiler, False).recipes[value]
+    assert recipe.sources == ((half,) if dtype is DType.F32 else ())
+    assert recipe.pattern.nodes == ((value,) if dtype is DType.F32 else (half, value))
+    assert last not in recipe.pattern.nodes
 
 
 def test_readers_that_sum_keep_their_order() -> None:
@@ -143,6 +175,21 @@ def test_readers_that_sum_keep_their_order() -> None:
     assert memory_problem.additions(schedule) != memory_problem.additions(other)
     assert memory_problem.is_order_dependent(total)
     assert not memory_problem.is_order_dependent(exp)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_reader_that_would_add_in_another_order_reads_memory(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
+    value = B.op(OpKind.TANH, B.input("x:0", F32, (ROWS, COLUMNS)))
+    total = B.sum(value, [1])
+    other = B.neg(B.neg(value))
+    graph = region("g", [B.op(OpKind.SIN, other), total])
+    graph.after = {total: other}
+    kernels = kernels_apart(graph, CPU)
+    monkeypatch.setattr(memory_problem, "additions", lambda schedule: 0 if same else object())
+    planned = planned_values(kernels, PatternCompiler(CPU, aligned=True), False)
+    [time] = [t for p, t in zip(kernels.plan.patterns, planned.times, strict=True) if total in p.nodes]
+    [use] = [use for use in planned.problem.values[planned.values.index(value)].uses if use.time == time]
+    assert (use.passing_us is not None) == same
 
 
 def test_a_sum_that_would_change_is_barred(monkeypatch: pytest.MonkeyPatch) -> None:
