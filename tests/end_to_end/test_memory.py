@@ -67,7 +67,7 @@ def test_a_step_that_dies_of_memory_in_tensorflow_runs(run: Runner, cache: Path)
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="a CPU's kernels add in one order alone")
 def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
     """Dropout, normalization and moments included."""
-    bits, alive = [], []
+    bits, alive, curves = [], [], []
     for budget in ("auto", "0.5", "3MiB"):
         done = run(PROGRAMS / "memory_budget.py", TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
                    TF_STITCH_MEMORY=budget, TF_STITCH_GUARD="0")
@@ -76,7 +76,10 @@ def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
         assert not done.report["fallbacks"]
         bits.append(json.loads(done.stdout))
         alive.append(max(build["live_bytes"] for build in done.report["builds"]))
+        curves.append([build["memory"]["budgets"] for build in done.report["builds"] if build["memory"]])
     print(f"bytes alive: {alive}")
+    assert not any(curves[0]), "what takes seconds is of runs that have a budget"
+    assert any(curves[1])
     assert bits[1] == bits[2] == bits[0]
     assert alive[1] <= 0.65 * alive[0], "half of the activations, which are most of it"
     assert alive[2] < alive[0], "a step that would take 4 MiB"

@@ -368,7 +368,8 @@ class RegionRegistry:
         graph = region.bound(key.shapes)
         return list(build_entries(Place(region.number, build), graph, key.shapes, compiled, built.device, cached,
                                   _source_of(built) if compiled.source else None, _own_names(built, graph),
-                                  lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
+                                  lambda pattern: built.times.get(measurement_key(pattern, built.aligned)),
+                                  self._config.memory is not None and self._config.report_dir is not None))
 
 
 def _own_names(built: Built, graph: TensorGraph) -> dict[str, str]:

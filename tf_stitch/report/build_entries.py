@@ -49,7 +49,8 @@ def names_of(graph: TensorGraph) -> tuple[str, ...]:
 
 def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[int]], compiled: CompiledRegion,
                   device: DeviceSpec, cached: bool, source: str | None, own_names: Mapping[str, str],
-                  measured_us: Callable[[Pattern], float | None]) -> Iterator[BuildEntry | KernelEntry]:
+                  measured_us: Callable[[Pattern], float | None], budgets: bool = False
+                  ) -> Iterator[BuildEntry | KernelEntry]:
     """The entries of one executable.
 
     Args:
@@ -57,6 +58,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
         source: where its source is kept.
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
         measured_us: what a kernel was measured to take, if it was.
+        budgets: with what budgets of memory would cost, which takes seconds.
     """
     report = compiled.plan.solver
     solver = {**asdict(report), "gap": report.gap} if report else None
@@ -65,7 +67,8 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, *calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes,
-                     compiled.executable.live_bytes, idle, _convolutions(compiled), _memory(compiled, own_names))
+                     compiled.executable.live_bytes, idle, _convolutions(compiled),
+                     _memory(compiled, own_names, budgets))
     numbers = _pattern_numbers(compiled.plan)
     predicted = {program: round(predict_us(program, device), 3)  # equal layers have equal programs
                  for program in {kernel.program for kernel in compiled.kernels}}
@@ -127,14 +130,14 @@ def tune_entry(tuning: Tuning, seconds: float) -> TuneEntry:
                      seconds=round(seconds, 3))
 
 
-def _memory(compiled: CompiledRegion, own_names: Mapping[str, str]) -> MemoryEntry:
+def _memory(compiled: CompiledRegion, own_names: Mapping[str, str], with_budgets: bool) -> MemoryEntry:
     profile = compiled.memory
     held: Counter[str] = Counter()
     for node, nbytes in profile.holders:
         held[own_names.get(node.loc.node, node.loc.node)] += nbytes
     results = sum(int(output.nbytes) for output in compiled.executable.outputs)
     entry = MemoryEntry(list(profile.alive), profile.peak, held.most_common(), profile.least_bytes, results)
-    if compiled.executable.live_bytes < WORTH_A_CURVE:
+    if not with_budgets or compiled.executable.live_bytes < WORTH_A_CURVE:
         return entry
     curve = compiled.curve
     budgets = [{"fraction": point.fraction, "bytes": point.nbytes, "us": round(point.us, 3), "kept": point.kept}
