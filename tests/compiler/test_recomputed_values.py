@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.differential.runner import keys_of, random_values, region
+from tests.differential.generator import make_case
+from tests.differential.runner import compiled, keys_of, random_values, region
 from tf_stitch.compiler import memory_problem, recomputed_values
 from tf_stitch.compiler.kernel_plan import KernelPlan
-from tf_stitch.compiler.memory_problem import planned_values
+from tf_stitch.compiler.memory_problem import additions, planned_values
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.plan_passes import plan_passes
@@ -245,3 +247,15 @@ def test_a_size_is_for_all_that_a_step_has() -> None:
 def test_without_a_budget_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recomputed_values, "planned_values", lambda *arguments: pytest.fail("asked"))
     assert live(kernels_apart(there_and_back(), CPU)) > 0
+
+
+@pytest.mark.parametrize(("device", "seed"), [(CPU, 9), (CPU, 26), (H200, 12), (H200, 26)])
+def test_what_adds_is_computed_again_in_its_own_order(device: DeviceSpec, seed: int) -> None:
+    """Of a kernel that adds, a part alone may have another schedule: here some parts do."""
+    kernels = compiled(make_case(random.Random(seed), 30, 4000).graph, device).planned
+    compiler = PatternCompiler(device, aligned=True)
+    home = {node: pattern for pattern in kernels.plan.patterns for node in pattern.outputs}
+    for value, recipe in planned_values(kernels, compiler, device.queued).recipes.items():
+        if not recipe.by_element:
+            part, whole = (compiler.compile(pattern).schedule for pattern in (recipe.pattern, home[value]))
+            assert additions(part) == additions(whole), value
