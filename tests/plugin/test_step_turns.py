@@ -423,7 +423,7 @@ def test_a_turn_whose_thread_has_ended_is_given_up(clock: Clock) -> None:
 
 def test_calls_by_two_threads_in_turns_are_measured(clock: Clock) -> None:
     program = Program(clock, add, X)
-    for _ in range(BEGIN + 100):
+    for _ in range(BEGIN + 400):  # a turn ends early where the next thread has another identity than the last
         program.call()
         in_another_thread(program.call)
     assert StepTimes(program.entry.before_us, program.entry.now_us).enough
