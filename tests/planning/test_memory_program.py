@@ -47,6 +47,16 @@ def test_one_after_the_other_is_never_better_and_can_be_done(seed: int) -> None:
         assert solve_memory(problem, budget, "greedy").choice == choice
 
 
+def test_one_after_the_other_keeps_what_a_value_is_computed_from() -> None:
+    """A small value that nobody else reads later, for a large one that is gone meanwhile."""
+    small = Value(KIB, 0, (Use(1), Use(5, read=False)))
+    large = Value(100 * KIB, 1, (Use(2), Use(5, again_us=1.0)), (0,))
+    problem = MemoryProblem((small, large), (0, 0, 0, 50 * KIB, 0, 0))
+    choice = solve_greedily(problem, 110 * KIB)
+    assert choice == ((How.KEPT, How.KEPT), (How.KEPT, How.AGAIN))
+    assert problem.peak(choice) <= 110 * KIB < problem.peak(problem.all_kept)
+
+
 def test_one_after_the_other_finds_most_of_what_there_is() -> None:
     """Under how many budgets that a choice keeps to."""
     kept = possible = 0
