@@ -80,6 +80,10 @@ def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
     print(f"bytes alive: {alive}")
     assert not any(curves[0]), "what takes seconds is of runs that have a budget"
     assert any(curves[1])
+    impossible = run(PROGRAMS / "memory_budget.py", TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
+                     TF_STITCH_MEMORY="1KiB", TF_STITCH_GUARD="0").report
+    assert impossible is not None
+    assert any("more than TF_STITCH_MEMORY allows" in remark["reason"] for remark in impossible["remarks"])
     assert bits[1] == bits[2] == bits[0]
     assert alive[1] <= 0.65 * alive[0], "half of the activations, which are most of it"
     assert alive[2] < alive[0], "a step that would take 4 MiB"

@@ -22,9 +22,11 @@ FLOAT32 = {"outputs": 1e-5, "losses": 2e-5, "moved": 2e-2}
 HALVES = {"outputs": 3e-2, "losses": 3e-3, "moved": 3e-2}
 """Of outputs and of how far weights move as a share of the largest. A region rounds to half types where it hands on a
 value, TensorFlow after every op."""
-OF_FEW = {"outputs": 3e-2, "losses": 1e-1, "moved": 0.5}
+OF_FEW = {"outputs": 3e-2, "losses": 5e-2, "moved": 0.5}
 """In halves, where batch norms see few numbers: TensorFlow with and without oneDNN is 0.003 and 0.18 apart (MobileNetV3
-in bfloat16). ResNet50's loss is 3.676 in float32, in bfloat16 3.871 in TensorFlow and 3.563 in regions."""
+in bfloat16)."""
+OF_FIFTY_LAYERS = {**OF_FEW, "losses": 1e-1}
+"""Of ResNet50, whose loss is 3.676 in float32, in bfloat16 3.871 in TensorFlow and 3.563 in regions."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ apart before a step and 1.1e-5 after one."""
 def tolerances(name: str, policy: str) -> dict[str, float]:
     if policy == "float32":
         return AFTER_STEPS if name == "PointNet" else FLOAT32
+    if name == "ResNet50":
+        return OF_FIFTY_LAYERS
     return HALVES if name in (*language.NAMES, "UNet", "ConvNeXtTiny") else OF_FEW
 
 

@@ -22,6 +22,7 @@ from tf_stitch.ir.op_attrs import AssignAttrs, ScatterAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import CALLED, COLLECTED, Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.placement.concurrency_levels import WORTH_WAITING
 from tf_stitch.placement.executable import ALIGNMENT
 from tf_stitch.placement.liveness import needed
 from tf_stitch.placement.memory_profile import memory_profile
@@ -35,8 +36,6 @@ NEGLIGIBLE = 1000
 """Of the bytes that are alive at most, the part that a value has at least which is worth a choice."""
 DEPTH = 3
 """Values in a row that are computed again one from the other, each at a time at which the first is read."""
-WORTH_WAITING = 1 << 20
-"""Bytes of a value from which on a GPU's kernel waits until it is read (placement/concurrency_levels.py)."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tf_stitch.compiler.memory_curve import MemoryCurve, memory_curve
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.plan_passes import passes_for_known_plan, plan_passes
+from tf_stitch.compiler.recomputed_values import bytes_of
 from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
@@ -30,6 +31,7 @@ from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.placement.executable import Executable
 from tf_stitch.placement.memory_profile import MemoryProfile, memory_profile
 from tf_stitch.planning.limited_patterns import limit_patterns
+from tf_stitch.planning.memory_program import most
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import plan_region
 from tf_stitch.planning.stitch_plan import StitchPlan
@@ -72,6 +74,14 @@ class CompiledRegion:
     def memory(self) -> MemoryProfile:
         """Who is in the arena, and when."""
         return memory_profile(self.buffers)
+
+    @property
+    def over_budget(self) -> int:
+        """Bytes alive at one time beyond the budget of memory; 0 where that is kept, or there is none."""
+        if self.options.memory is None:
+            return 0
+        budget = bytes_of(self.options.memory, self.planned.unlimited or self.planned)
+        return max(0, self.executable.live_bytes - most(budget))
 
     @cached_property
     def curve(self) -> MemoryCurve:

@@ -247,7 +247,7 @@ class Rewriting:
 
     @cached_property
     def _facts(self) -> tuple[frozenset[Node], dict[Node, list[Node]], frozenset[Node]]:
-        """What is free, since the original was, users, and what memory has to hold."""
+        """What is free, as what it is a copy of was, users, and what memory has to hold."""
         nodes = self._graph.nodes()
         return self._plan.free.union(self._views.values()), users_of(nodes), frozenset(live_out(self._graph))
 

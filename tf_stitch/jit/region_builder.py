@@ -187,6 +187,8 @@ class RegionBuilder:
                 self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
                 return None
         self._say_what_copies(place, wanted)
+        if options.memory is not None:
+            self._report.remark("memory", f"region {place.number}", "its sizes change: planned without a budget")
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:
             return self._shared(place, wanted, options)
@@ -358,6 +360,9 @@ class RegionBuilder:
                 compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
         planned(compiled.executable)
         self._say_what_copies(place, compiled)
+        if over := compiled.over_budget:
+            self._report.remark("memory", f"region {place.number}", f"takes {over:,} bytes more than TF_STITCH_MEMORY "
+                                "allows: no smaller plan was found")
         dump.compiled(compiled, options.device)
         start = time.perf_counter()
         host = None

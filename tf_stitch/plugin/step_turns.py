@@ -81,6 +81,7 @@ class StepTurns:
         self._found: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()  # in turns, by tf.functions
         self.on_near: Callable[[bool], None] = lambda near: None
         """Is told whether the next call of some function may be a turn, when that changes."""
+
     def call(self, flat: Flat, function: Any, inputs: Sequence[Any], captured: Sequence[Any], plain: Flat) -> Any:
         """A call of a ConcreteFunction by `flat`; `plain` calls it by TensorFlow's way."""
         if THREAD.unseen is not None:
