@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -14,13 +16,24 @@ from hypothesis import HealthCheck, settings
 from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
 from tests.support.fork_server import ForkServer
 from tests.support.shared_cache import shared_cache
+from tests.support.workers import run_in_workers
 from tf_stitch.config import load_config, plain_environment
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 _SPENT: defaultdict[str, Spent] = defaultdict(Spent)
 _CLOCK = ProcessorClock()
+os.register_at_fork(after_in_child=_CLOCK.lap)  # which has taken nothing yet
 _WITH_EMPTY_CACHES = pytest.StashKey[bool]()
+_BUILDING = pytest.StashKey["subprocess.Popen[bytes] | None"]()
+_BUILD = """
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+
+for library in (STITCH_OP, GRAPH_HOOK):
+    build_library(library, load_config().cache_dir, portable=True)
+"""
+"""What many tests would wait for, in the form that serves all of them. If it cannot be built, they say so."""
 _CALM = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **_CALM)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **_CALM)
@@ -32,11 +45,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run what is marked exhaustive, too")
     parser.addoption("--form", choices=("fallback", "in_turns"), help="what regions of end-to-end tests run: fallback, "
                      "their fallback subgraphs; in_turns, these in every other call")
+    parser.addoption("--workers", type=int, default=1, help="processes that run files side by side, forked off one "
+                     "that has collected them (where tests use a GPU, -n: CUDA serves no forked process)")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of a whole run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_WITH_EMPTY_CACHES] = caches_are_empty((load_config().cache_dir.expanduser(), shared_cache().folder))
+    meanwhile = config.getoption("--workers") > 1  # tests are collected
+    config.stash[_BUILDING] = subprocess.Popen([sys.executable, "-c", _BUILD], stdout=subprocess.DEVNULL,
+                                               stderr=subprocess.DEVNULL) if meanwhile else None  # fmt: skip
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -56,6 +74,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     _CLOCK.lap()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """None: pytest's own loop runs tests one by one, or says what could not be collected."""
+    building = session.config.stash[_BUILDING]
+    if building is None or session.testsfailed or session.config.option.collectonly:
+        return None
+    building.wait()
+    run_in_workers(session, session.config.getoption("--workers"))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -93,7 +93,7 @@ def run_pytest(root: Path, program: str, before: str, *arguments: str) -> subpro
     """A tree with one test file and this conftest.py, which takes a fifth of a second for what has grown."""
     tests = Path(__file__).parents[1]
     for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/durations.py", "support/fork_server.py",
-                 "support/shared_cache.py"):
+                 "support/shared_cache.py", "support/workers.py"):
         (root / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         text = (tests / name).read_text()
         (root / "tests" / name).write_text(text.replace("MARGIN = 1.2, 10.0", "MARGIN = 1.2, 0.2"))
@@ -105,7 +105,8 @@ def run_pytest(root: Path, program: str, before: str, *arguments: str) -> subpro
 
 
 @pytest.mark.parametrize(("arguments", "before", "code"), [
-    ([], "0.5 0.1 test_burns.py", 1), (["-n1"], "0.5 0.1 test_burns.py", 1), ([], "0.5 0.6 test_burns.py", 0),
+    ([], "0.5 0.1 test_burns.py", 1), (["-n1"], "0.5 0.1 test_burns.py", 1),
+    (["--workers=2"], "0.5 0.1 test_burns.py", 1), ([], "0.5 0.6 test_burns.py", 0),
     ([], "0.5 0.1 test_burns.py\n1.0 1.0 test_of_another_part.py", 0), (["-k", "test"], "0.5 0.1 test_burns.py", 0),
     (["tests/test_burns.py"], "0.5 0.1 test_burns.py", 0)])
 def test_a_whole_run_fails_for_a_file_that_grew(tmp_path: Path, arguments: list[str], before: str, code: int) -> None:
