@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -26,6 +28,8 @@ _CLOCK = ProcessorClock()
 os.register_at_fork(after_in_child=_CLOCK.lap)  # which has taken nothing yet
 _WITH_EMPTY_CACHES = pytest.StashKey[bool]()
 _BUILDING = pytest.StashKey["subprocess.Popen[bytes] | None"]()
+_SERVER = pytest.StashKey[ForkServer]()
+"""Of all workers."""
 _BUILD = """
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
@@ -82,8 +86,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     building = session.config.stash[_BUILDING]
     if building is None or session.testsfailed or session.config.option.collectonly:
         return None
-    building.wait()
-    run_in_workers(session, session.config.getoption("--workers"))
+    with contextlib.ExitStack() as stack:
+        if any("fork_server" in getattr(item, "fixturenames", ()) for item in session.items):
+            importlib.import_module("keras")  # sets variables, which programs have to find where they start
+            session.config.stash[_SERVER] = stack.enter_context(_forking(session.config._tmp_path_factory))
+        building.wait()
+        run_in_workers(session, session.config.getoption("--workers"))
     return True
 
 
@@ -153,10 +161,18 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(scope="session")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """One for all tests of this process: what it imports takes as long as what many programs do."""
+def fork_server(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """One for all tests and workers: what it imports takes as long as what many programs do."""
+    common = pytestconfig.stash.get(_SERVER, None)
+    with contextlib.nullcontext(common) if common else _forking(tmp_path_factory) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _forking(folders: pytest.TempPathFactory) -> Iterator[ForkServer]:
     path = os.pathsep.join(filter(None, [str(TESTS.parent), os.environ.get("PYTHONPATH")]))
-    environment = plain_environment() | {"PYTHONPATH": path}
-    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
-    yield server
-    server.close()
+    server = ForkServer(folders.mktemp("server"), plain_environment() | {"PYTHONPATH": path})
+    try:
+        yield server
+    finally:
+        server.close()

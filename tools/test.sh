@@ -30,9 +30,9 @@ trap 'rm -f "$said"' EXIT
 "$venv/bin/python" -m mypy >"$said" 2>&1 &
 types=$!
 [ "$status" = 0 ] || echo "FAILED: ruff, see above; the tests run all the same" >&2
-# A file's tests stay together: they share fixtures. Files keep the order of tests/conftest.py, longest first. One worker
+# A file's tests stay together: they share fixtures. Files keep the order of tests/conftest.py, longest first. Two workers
 # more than processors: two fifths of a run on two are waits, for programs that sleep, clocks and locks.
-workers=$(($(nproc) + 1))
+workers=$(($(nproc) + 2))
 workers=$((workers > 5 ? 5 : workers))
 side_by_side=(--workers="$workers")
 [ ! -e /dev/nvidiactl ] || side_by_side=(-n "$workers" --dist loadfile --no-loadscope-reorder)
