@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      "their fallback subgraphs; in_turns, these in every other call")
     parser.addoption("--workers", type=int, default=1, help="processes that run files side by side, forked off one "
                      "that has collected them (where tests use a GPU, -n: CUDA serves no forked process)")
-    parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of a whole run")
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt: of the files that run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,10 +124,20 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def _grown(config: pytest.Config) -> list[str]:
     """Only of a whole run: in others, the first file of a kind pays for what all of the kind need."""
-    option, before = config.option, recorded()
-    part = (_is_worker(config) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-            or option.keyword or option.markexpr or option.exhaustive or option.record_durations)
+    before = recorded()
+    part = (_is_worker(config) or not _is_whole(config) or _has_parts_of_files(config)
+            or config.option.record_durations)
     return [] if part or not before.keys() <= _SPENT.keys() else grown(_SPENT, before)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+def _has_parts_of_files(config: pytest.Config) -> bool:
+    """Or more than each commit runs."""
+    option = config.option
+    return bool(option.keyword or option.markexpr or option.exhaustive or any("::" in name for name in config.args))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -139,11 +149,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for line in _grown(config):
         terminalreporter.write_line(f"FAILED {line}", red=True)
     if config.getoption("--record-durations"):
-        if config.stash[_WITH_EMPTY_CACHES]:
-            record(_SPENT)
-        else:
+        if not config.stash[_WITH_EMPTY_CACHES]:
             terminalreporter.write_line("not recorded: a run with empty caches takes longer. Set XDG_CACHE_HOME to a "
                                         "new folder", red=True)
+        elif _has_parts_of_files(config):
+            terminalreporter.write_line("not recorded: whole files are", red=True)
+        else:
+            record(_SPENT, {} if _is_whole(config) else recorded())
 
 
 @pytest.fixture
