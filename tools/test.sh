@@ -37,6 +37,9 @@ workers=$((workers > 5 ? 5 : workers))
 side_by_side=(--workers="$workers")
 [ ! -e /dev/nvidiactl ] || side_by_side=(-n "$workers" --dist loadfile --no-loadscope-reorder)
 "$venv/bin/python" -m pytest "${side_by_side[@]}" "$@" || status=1
-wait "$types" || status=1
-[ ! -s "$said" ] || cat "$said"  # last, where it is read
+if ! wait "$types"; then
+  cat "$said"
+  echo "FAILED: mypy, see above" >&2
+  status=1
+fi
 exit "$status"

@@ -97,6 +97,23 @@ def test_failures_and_processes_that_end_are_reported(tmp_path: Path) -> None:
     assert "the process that ran this test ended by itself (exit -9)" in said
 
 
+def test_what_fails_behind_all_tests_is_reported(tmp_path: Path) -> None:
+    late = """
+import pytest
+
+@pytest.fixture(scope="session")
+def ends_badly():
+    yield
+    raise ValueError("it does not end")
+
+def test_it(ends_badly):
+    pass
+"""
+    said = said_of(tmp_path, late=late)
+    assert re.search(r"1 failed, 1 passed in", said), said
+    assert "the process that ran this test ended by itself (exit 1)" in said
+
+
 def test_the_first_failure_ends_it_if_asked(tmp_path: Path) -> None:
     said = said_of(tmp_path, "-x", bad=BAD)
     assert re.search(r"1 failed in", said), said

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -84,8 +85,8 @@ class Workers:
     def _order(self, worker: _Worker) -> None:
         """The next file, or the end."""
         if self._waiting:
-            worker.first, worker.last = self._waiting.popleft()
-            worker.connection.sendall(f"{worker.first} {worker.last}\n".encode())
+            first, worker.last = self._waiting.popleft()
+            worker.connection.sendall(f"{first} {worker.last}\n".encode())
         else:
             worker.connection.shutdown(socket.SHUT_WR)
 
@@ -154,7 +155,7 @@ class _Worker:
 
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid, self.connection, self.rest = pid, connection, b""
-        self.running = self.first = 0
+        self.running = 0
         self.last: int | None = None
 
 
@@ -196,6 +197,8 @@ def _work(session: pytest.Session, connection: socket.socket) -> None:
                 speaker.say("finished", number)
         session._setupstate.teardown_exact(None)
         status = 0
+    except BaseException:  # it ends here
+        traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(status)
