@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
 from tests.support.fork_server import ForkServer
 from tests.support.shared_cache import shared_cache
-from tests.support.workers import run_in_workers
+from tests.support.workers import run_in_workers, tensorflow_has_started
 from tf_stitch.config import load_config, plain_environment
 
 TESTS = Path(__file__).parent
@@ -28,6 +28,8 @@ _CLOCK = ProcessorClock()
 os.register_at_fork(after_in_child=_CLOCK.lap)  # which has taken nothing yet
 _WITH_EMPTY_CACHES = pytest.StashKey[bool]()
 _BUILDING = pytest.StashKey["subprocess.Popen[bytes] | None"]()
+_STARTER = pytest.StashKey[str]()
+"""The first file behind whose import TensorFlow runs."""
 _SERVER = pytest.StashKey[ForkServer]()
 """Of all workers."""
 _BUILD = """
@@ -72,6 +74,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: -seconds.get(item.path, 0.0))              # process is left with one of them alone
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if tensorflow_has_started():
+        item.config.stash.setdefault(_STARTER, item.nodeid.partition("::")[0])
+
+
 def pytest_collection_finish() -> None:
     """Collects garbage less often, and never again in what TensorFlow's modules hold: a sixth of the time goes there
     where tests build graphs."""
@@ -91,7 +98,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             importlib.import_module("keras")  # sets variables, which programs have to find where they start
             session.config.stash[_SERVER] = stack.enter_context(_forking(session.config._tmp_path_factory))
         building.wait()
-        run_in_workers(session, session.config.getoption("--workers"))
+        run_in_workers(session, session.config.getoption("--workers"), session.config.stash.get(_STARTER, None))
     return True
 
 

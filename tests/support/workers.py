@@ -24,20 +24,24 @@ from typing import Any
 import pytest
 
 
-def run_in_workers(session: pytest.Session, count: int) -> None:
+def run_in_workers(session: pytest.Session, count: int, starter: str | None = None) -> None:
     """Runs all tests of a session in `count` processes; this one reports.
+
+    Args:
+        starter: the file whose import has TensorFlow start threads, if it is known.
 
     Raises:
         pytest.Session.Failed, pytest.Session.Interrupted: as pytest's own loop (--maxfail, for example).
-        RuntimeError: TensorFlow has started threads, which no fork has.
+        pytest.UsageError: TensorFlow has started threads, which no fork has.
     """
-    if _tensorflow_has_started():
-        raise RuntimeError("a test module has TensorFlow run an op when it is imported: do that in a test or a fixture")
+    if tensorflow_has_started():
+        raise pytest.UsageError(f"{starter or 'a test module'} has TensorFlow run an op when it is imported: do that "
+                                "in a test or a fixture")
     session.config._tmp_path_factory.getbasetemp()  # one for all
     Workers(session).run(count)
 
 
-def _tensorflow_has_started() -> bool:
+def tensorflow_has_started() -> bool:
     module = sys.modules.get("tensorflow.python.eager.context")
     context = module and module.context_safe()
     return context is not None and context._context_handle is not None
