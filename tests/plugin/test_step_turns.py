@@ -99,7 +99,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-X = tf.constant([1.0, 2.0])
+X: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def x() -> None:
+    """Not before tests run: see tests/support/workers.py."""
+    global X
+    X = tf.constant([1.0, 2.0])
 
 
 def add(x: tf.Tensor) -> tf.Tensor:
