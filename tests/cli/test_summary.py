@@ -48,7 +48,7 @@ def test_the_users_step_is_told_before_regions(document: Document) -> None:
     steps = [{"function": "__inference_step_3", "calls": 90, "before_us": [4.0] * 4, "now_us": [2.0] * 4, "recalled": 0,
               "why_not": ""}]
     lines = list(summary(document | {"steps": steps}, list(graphs(document))))
-    assert lines[0] == "a call of step took 4 us and takes 2 us now: 2.00x (fastest quarter of 4 turns)"
+    assert lines[0] == "a call of step took 4 us and takes 2 us now: 2.00x (middle half of 4 turns)"
 
 
 def test_reasons_of_what_costs_something_have_a_place(document: Document) -> None:

@@ -26,7 +26,7 @@ def test_a_programs_step_is_measured_beside_it(forked: Runner, cache: Path) -> N
     assert second["before_us"][:second["recalled"]] == first["before_us"]
     assert runs[0].stdout == runs[1].stdout
     assert "a call of train_step took " in runs[2].said()
-    assert "(fastest quarter of " in runs[2].said()
+    assert "(middle half of " in runs[2].said()
 
 
 def test_few_calls_say_so(forked: Runner, cache: Path) -> None:

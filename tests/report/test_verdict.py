@@ -51,12 +51,12 @@ def with_steps(*steps: StepEntry) -> str:
 def test_a_step_is_what_the_user_called() -> None:
     """What regions took says nothing then: it is not what the program gained."""
     assert with_steps(step(8_000.0, 4_000.0)) == \
-        f"a call of train_step took 8 ms and takes 4 ms now: 2.00x (fastest quarter of 4 turns); {OPS}"
+        f"a call of train_step took 8 ms and takes 4 ms now: 2.00x (middle half of 4 turns); {OPS}"
 
 
 def test_a_slower_step_is_told() -> None:
     assert with_steps(step(4_000.0, 5_000.0)).startswith(
-        "a call of train_step took 4 ms and takes 5 ms now: 25% slower (fastest quarter of 4 turns); ")
+        "a call of train_step took 4 ms and takes 5 ms now: 25% slower (middle half of 4 turns); ")
     assert "now: no difference (" in with_steps(step(4_000.0, 4_080.0))
     assert "now: no difference (" in with_steps(step(4_080.0, 4_000.0))
 
@@ -78,7 +78,7 @@ def test_of_several_functions_the_one_that_takes_most_is_told() -> None:
     assert with_steps(*entries) == with_steps(*reversed(entries)) == with_steps(entries[0])
     unmeasured = StepEntry("__inference_next_3", 5_000, (), (), 0, "it reads a data set")
     assert with_steps(*entries, unmeasured).startswith(
-        "a call of train_step took 8 ms and takes 4 ms now: 2.00x (fastest quarter of 4 turns) (not measured: next: it "
+        "a call of train_step took 8 ms and takes 4 ms now: 2.00x (middle half of 4 turns) (not measured: next: it "
         "reads a data set); ")
 
 

@@ -9,6 +9,7 @@ a reason.
 
 from __future__ import annotations
 
+import statistics
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,7 @@ from typing import Any
 from tf_stitch.report.step_times import StepTimes
 
 LEAST_ROW, MOST_ROW, ROW_US = 2, 16, 10_000.0
-"""Calls of each kind in a turn: as many as take this many microseconds, within these bounds. The fastest counts: the
-first ones find caches that are the other kind's, and memory that the allocator has to ask for again."""
+"""Calls of each kind in a turn: as many as take this many microseconds, within these bounds."""
 NEVER = 1 << 62
 """The number of a call."""
 
@@ -32,7 +32,7 @@ class Measured:
         beside: TensorFlow's graph runs beside the program.
         writes: it gives new values to variables.
         since: when kernels were found to run.
-        recalled: turns that earlier processes measured.
+        own: turns that this process measured.
         spent: seconds in calls that nobody wanted.
         instantiated: TensorFlow's graph has been called.
     """
@@ -43,7 +43,7 @@ class Measured:
     writes: bool
     since: float
     times: StepTimes = field(default_factory=StepTimes)
-    recalled: int = 0
+    own: int = 0
     spent: float = 0.0
     instantiated: bool = False
 
@@ -112,7 +112,13 @@ class InTurn:
 
     def result(self) -> tuple[float, float]:
         """Microseconds of a call before and now, of a turn that is over."""
-        return min(self.before_us), min(self.now_us)
+        return _typical(self.before_us), _typical(self.now_us)
+
+
+def _typical(times_us: Sequence[float]) -> float:
+    """The median of a row without its first quarter, which finds caches that are the other kind's, and memory that the
+    allocator has to ask for again. The fastest would be too good for the kind whose calls differ more."""
+    return statistics.median(times_us[-(-len(times_us) // 4):])
 
 
 def _is_row(times_us: Sequence[float]) -> bool:

@@ -72,7 +72,7 @@ class Step:
         function: as the program names it.
         calls: by the program.
         turns: that the times rest on.
-        before_us, now_us: of a call, by the fastest quarter of the turns.
+        before_us, now_us: of a call, by the middle half of the turns (report/step_times.py).
     """
 
     function: str
@@ -91,7 +91,7 @@ class Step:
             f"{100 * (self.now_us / self.before_us - 1):.0f}% slower")
         said = "no difference" if abs(self.speedup - 1) < _NO_DIFFERENCE else said
         return (f"a call of {self.function} took {milliseconds(self.before_us)} and takes {milliseconds(self.now_us)} "
-                f"now: {said} (fastest quarter of {self.turns} turns)")
+                f"now: {said} (middle half of {self.turns} turns)")
 
 
 def main_step(entries: Iterable[StepEntry]) -> Step | None:
