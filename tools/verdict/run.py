@@ -32,7 +32,7 @@ class Run:
             environment |= {"TF_STITCH": "1", "TF_STITCH_CACHE": str(cache)}
             environment |= {"TF_STITCH_ASYNC": "0"} if wait else {}
             command[1:2] = ["-m", "tf_stitch", "-m"]
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115: closed in __exit__
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (__exit__ closes it)
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._said, text=True, cwd=ROOT)
 
