@@ -195,6 +195,15 @@ def test_a_store_that_fails_is_noted(clock: Clock) -> None:
                              "times of a step cannot be kept: the disk is full"]
 
 
+def test_on_gpus_no_call_is_timed(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It returns before the GPU has done its work."""
+    program = Program(clock, add, X)
+    monkeypatch.setattr(type(step_turns.context()), "num_gpus", lambda self: 1)
+    program.calls(BEGIN + 100)
+    assert program.plain == 0
+    assert (program.entry.why_not, program.entry.before_us) == ("on GPUs regions alone are timed", ())
+
+
 def test_other_sizes_are_not_mixed(clock: Clock) -> None:
     program = Program(clock, add, X)
     program.calls(BEGIN)

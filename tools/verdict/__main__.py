@@ -4,7 +4,8 @@
 
 Each program first runs with an empty cache, waiting for kernels (TF_STITCH_ASYNC=0). A round is two new processes,
 without and with tf_stitch, which take turns: one waits while the other runs steps. A machine that gets slower is slower
-for both, and each turn has a ratio."""
+for both, and each turn has a ratio. As root, steps run at a priority (nice -15) at which other programs hardly disturb
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from tools.verdict.run import ROOT, Run
 
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "of two processes", lower_bound=1)
 _TURNS = flags.DEFINE_integer("verdict_turns", 12, "of each round", lower_bound=1)
-_TURN_SECONDS = flags.DEFINE_float("turn_seconds", 0.4, "how long the steps of one process last in a turn")
+_TURN_SECONDS = flags.DEFINE_float("turn_seconds", 0.25, "how long the steps of one process last in a turn")
 _ONLY = flags.DEFINE_list("only", list(NAMES), "programs")
 _OUTPUT = flags.DEFINE_string("verdict_rows", str(ROOT / "benchmarks" / "verdict.jsonl"), "file with the rows")
 _AGAIN = flags.DEFINE_bool("page_only", False, "write the page of rows that are there")
@@ -87,9 +88,9 @@ def page(head: dict[str, object], rows: Sequence[Row]) -> str:
 # Is the line at exit true?
 
 Ten programs (`tools/verdict/programs.py`) on which nothing was tuned. A round is two processes, without and with
-tf_stitch, which take turns on the machine; a turn's time is the median of its steps, and "median" is that of the turns'
-ratios. "Their ratios" leaves out a tenth of the turns at each end. The line is what the process with tf_stitch says at
-exit; its ratio is that of the two times it names.
+tf_stitch, which take turns on the machine. A turn's time is the lower quartile of its steps, and "median" is that of
+the turns' ratios; "their ratios" leaves out a tenth of the turns at each end. The line is what the process with
+tf_stitch says at exit; its ratio is that of the two times it names.
 
 **Within {100 * ALLOWED:.0f} % of the median are {sum(row.near for row in rows)} of {len(rounds)} lines**, \
 {sum(row.right for row in rows)} if those count, too, that lie among the turns' ratios ("in the spread"). Most lines of
@@ -99,7 +100,7 @@ the highest of these ratios is {spread:.2f} times the lowest.
 {table(rows)}
 
 Command: `{head["command"]}`. {machine}.
-Other programs ran on the same cores.
+Other programs ran on the same cores, at a lower priority than the steps (nice 0 and more, -15 for steps).
 Rows: [verdict.jsonl](verdict.jsonl).
 """
 
