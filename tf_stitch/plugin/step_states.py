@@ -151,11 +151,13 @@ class Function:
 
     Attributes:
         due: the number of the call that may be a turn.
+        since: the number of the call that was the first of its form.
     """
 
     name: str
     due: int
     calls: int = 0
+    since: int = 0
     state: State = Waiting()
 
     @property
@@ -164,4 +166,4 @@ class Function:
 
     def later(self) -> int:
         """The call that may be the next turn."""
-        return max(self.calls + 8, self.calls * 5 // 4)
+        return self.calls + max(8, (self.calls - self.since) // 4)

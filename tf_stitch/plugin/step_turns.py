@@ -151,11 +151,15 @@ class StepTurns:
         """A region runs TensorFlow's ops from a call on. What was measured of its kernels does not hold then, unless
         that was `known` before."""
         self._not_before = max(self._not_before, from_call + _AFTER_CHANGE if from_call else 0)
-        for measured in self._all_measured():
+        for called in list(self._functions):
+            measured = called.measured
+            if measured is None or known:
+                continue
             with self._changing:
-                outdated = measured.times.turns > 0 and not known
+                outdated = measured.times.turns > 0
                 if outdated:
                     measured.times, measured.own = StepTimes(), 0
+                    called.since = max(called.calls, self._not_before)
             if outdated:
                 self._keep(measured)
 

@@ -4,8 +4,8 @@
 
 Each program first runs with an empty cache, waiting for kernels (TF_STITCH_ASYNC=0). A round is two new processes,
 without and with tf_stitch, which take turns: one waits while the other runs steps. A machine that gets slower is slower
-for both, and each turn has a ratio. As root, steps run at a priority (nice -15) at which other programs hardly disturb
-them."""
+for both, and each turn has a ratio. As root, steps run by a real-time policy (SCHED_RR), so that other programs hardly
+disturb them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ the highest of these ratios is {spread:.2f} times the lowest.
 {table(rows)}
 
 Command: `{head["command"]}`. {machine}.
-Other programs ran on the same cores, at a lower priority than the steps (nice 0 and more, -15 for steps).
+Other programs ran on the same cores; steps ran before them (SCHED_RR).
 Rows: [verdict.jsonl](verdict.jsonl).
 """
 

@@ -15,8 +15,6 @@ from tools.benchmark.machine import module_path
 from tools.verdict.row import step_ms
 
 ROOT = Path(__file__).resolve().parents[2]
-_NICE = -15
-"""Of a run's threads while it runs steps; root alone may ask for it."""
 
 
 class Run:
@@ -68,17 +66,16 @@ class Run:
     def _first(self) -> Iterator[None]:
         """All threads go before those of other programs, for as long as steps run: others lose seconds, and not the
         minutes that all runs take."""
-        was = os.getpriority(os.PRIO_PROCESS, self._process.pid)
-        self._set_nice(_NICE)
+        self._schedule(os.SCHED_RR, 1)
         try:
             yield
         finally:
-            self._set_nice(was)
+            self._schedule(os.SCHED_OTHER, 0)
 
-    def _set_nice(self, nice: int) -> None:
+    def _schedule(self, policy: int, priority: int) -> None:
         for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
             with contextlib.suppress(PermissionError, ProcessLookupError):  # not root; a thread that has ended
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+                os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
 
     def end(self) -> str:
         """The line at exit, "" if there is none.
