@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.frontend.tensorflow.own_ops import OWN_OPS
+from tf_stitch.messages import counted
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry, StepEntry
 from tf_stitch.report.step_times import StepTimes
 
@@ -133,8 +134,8 @@ def why_nothing(graphs: Sequence[GraphEntry]) -> str:
         return "no tf.function ran, or XLA compiled all of them"
     reasons = sum((Counter(graph.left_out) for graph in graphs), Counter[str]())
     if not reasons:
-        return f"{len(graphs)} graphs had no ops worth it"
-    shown = [f"{reason} ({count} ops)" for reason, count in reasons.most_common(_REASONS)]
+        return f"{counted(len(graphs), 'graph')} had no ops worth it"
+    shown = [f"{reason} ({counted(count, 'op')})" for reason, count in reasons.most_common(_REASONS)]
     return "; ".join(shown) + ("; and others" if len(reasons) > _REASONS else "")
 
 
