@@ -26,6 +26,8 @@ def test_the_line_is_read() -> None:
 
 def test_a_round_compares_the_line_with_the_turns() -> None:
     one = Round((4.0, 9.0, 40.0), (2.0, 3.0, 10.0), said(3_300.0, 1_000.0))
+    twice = Round((9.0,) * 3 + one.before_ms, (1.0,) * 3 + one.now_ms, one.said)
+    assert twice.late == one
     assert one.shown == 3.0
     assert one.spread == (2.0, 4.0)
     assert one.off == pytest.approx(0.1)
@@ -34,7 +36,8 @@ def test_a_round_compares_the_line_with_the_turns() -> None:
     far = Round((2.0, 3.0), (2.0, 2.0), said(1_500.0, 1_000.0))
     beyond = Round((2.0,), (2.0,), said(40.0, 1.0))
     unmeasured = Round((2.0,), (2.0,), "")
-    rows = [Row("f", (one, far)), Row("g", (beyond,)), Row("h", (unmeasured,))]
+    far = Round((9.0, 9.0) + far.before_ms, (1.0, 1.0) + far.now_ms, far.said)
+    rows = [Row("f", (twice, far)), Row("g", (beyond,)), Row("h", (unmeasured,))]
     assert [(row.near, row.right) for row in rows] == [(1, 2), (0, 0), (0, 0)]
     assert table(rows).splitlines()[2:] == [
         "| f | 9.000 | 3.000 | 3 | 2.00 to 4.00 | 3.00x | 3.30x | +10 % | yes |",
