@@ -49,7 +49,7 @@ def test_the_users_step_is_told_before_regions(document: Document) -> None:
               "why_not": ""}]
     lines = list(summary(document | {"steps": steps}, list(graphs(document))))
     assert lines[0] == "a call of step took 4 us and takes 2 us now: 2.00x (middle half of 4 turns)"
-    assert lines[2].startswith("  TensorFlow's ops took more so than a whole call of step, which is what counts: ")
+    assert lines[2].startswith("  (alone, TensorFlow's ops took longer than a whole call of step: ")
     long = [{**step, "before_us": [40.0] * 4} for step in steps]
     assert not any("a whole call" in line for line in summary(document | {"steps": long}, list(graphs(document))))
 
