@@ -56,8 +56,8 @@ def _where_time_goes(regions: dict[int, Region], ops: dict[int, list[Op]], step:
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
                f"{milliseconds(plain)} by TensorFlow's ops, each alone; {gave_way} gave way")
         if step is not None and plain > step.before_us:
-            yield (f"  (alone, TensorFlow's ops took longer than a whole call of {step.function}: the machine was busy, "
-                   "or each waits more there; the call is what counts)")
+            yield (f"  (alone, TensorFlow's ops took longer than a whole call of {step.function}: the machine was "
+                   "busy, or each waits more there; the call is what counts)")
     elif regions:
         yield f"{len(regions)} regions, not timed against TensorFlow's ops (it takes ten calls): times are predicted"
     else:

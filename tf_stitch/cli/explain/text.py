@@ -58,8 +58,9 @@ def region_facts(region: Region) -> list[str]:
         parts.append(str(region.check))
     if region.solver:
         solver = region.solver
-        parts.append(f"plan {solver['status']} by {solver['solver']}, "
-                     f"saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")  # fmt: skip
+        by = f" by {solver['program']}" if solver.get("program") else ""  # else a greedy choice reached the bound
+        parts.append(f"plan {solver['status']}{by}, saves {solver['objective_us']:.1f} us of at most "
+                     f"{solver['bound_us']:.1f}")
     if region.arena:
         parts.append(f"{region.arena:,} bytes between kernels, {region.live:,} of them at one time")
     if region.cuda_graphs:
