@@ -72,7 +72,7 @@ def record(spent: Mapping[str, Spent], others: Mapping[str, Spent]) -> None:
     rows = dict(others)
     for name, taken in spent.items():
         wall = min(taken.wall, others[name].wall) if name in others else taken.wall
-        rows[name] = Spent(wall, taken.processor)
+        rows[name] = Spent(wall, max(taken.processor, 0.1))  # 0 is for unknown
     lines = [_line(name, rows[name]) for name in sorted(rows, key=lambda name: (-rows[name].wall, name))
              if rows[name].wall >= LEAST]
     RECORD.write_text("".join(line + "\n" for line in lines))

@@ -74,8 +74,8 @@ def said_of(folder: Path, *arguments: str, **files: str) -> str:
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", *arguments, "."]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)}).stdout  # fmt: skip
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+                          check=False, env=os.environ | {"PYTHONPATH": str(ROOT)}).stdout  # fmt: skip
 
 
 def test_every_test_runs_once_in_a_process_of_its_file(tmp_path: Path) -> None:
