@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.planning.test_memory import KIB, best_by_brute_force, random_problem, value
-from tf_stitch.planning import memory_program
+from tf_stitch.planning import memory_program, memory_rules
 from tf_stitch.planning.memory import How, MemoryProblem, Use, Value
 from tf_stitch.planning.memory_greedy import solve_greedily
 from tf_stitch.planning.memory_program import solve_memory
@@ -94,8 +94,8 @@ def test_what_a_chain_begins_with_is_kept() -> None:
 
 def test_equal_layers_are_decided_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """In large programs."""
-    monkeypatch.setattr(memory_program, "MANY", 4)
-    monkeypatch.setattr(memory_program, "PIECES", 1)
+    monkeypatch.setattr(memory_rules, "MANY", 4)
+    monkeypatch.setattr(memory_rules, "PIECES", 1)
     layers = [(Value(KIB, i, (Use(19 - i, passing_us=2.0),), kind="a"),
                Value(2 * KIB, i, (Use(19 - i, passing_us=3.0),), kind="b")) for i in range(5)]
     fixed = (*(0,) * 9, 2 * KIB, *(0,) * 10)

@@ -15,7 +15,6 @@ from operator import itemgetter
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import PlannedValues, Recipe, additions, is_order_dependent, planned_values
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.storage import PlaceValues
 from tf_stitch.config import MemoryBudget
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of, with_operands
@@ -26,10 +25,10 @@ from tf_stitch.pass_manager import Pass, PassResult, run_passes
 from tf_stitch.placement.executable_format import StateMode
 from tf_stitch.placement.liveness import needed
 from tf_stitch.placement.memory_profile import memory_profile
-from tf_stitch.placement.storage import memory_of
+from tf_stitch.placement.storage import memory_of, with_lifetimes
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.memory import Choice, How
-from tf_stitch.planning.memory_program import most, solve_memory
+from tf_stitch.planning.memory_program import MemorySolver, most
 from tf_stitch.planning.pattern import Pattern, make_pattern
 from tf_stitch.planning.stitch_plan import StitchPlan
 
@@ -56,16 +55,19 @@ class RecomputedValues:
     name: str = "recomputed_values"
 
     def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
-        given = PlaceValues().run(kernels).graph
+        given = replace(kernels, storage=with_lifetimes(kernels.buffers))
         budget = bytes_of(self.budget, given)
         best = (given.buffers.live_bytes, kernels)
+        solver: MemorySolver | None = None
         barred: set[tuple[Node, Pattern | None]] = set()
         target, planned = budget, None
         for _ in range(ROUNDS):
             if best[0] <= budget:
                 break
-            planned = planned or planned_values(given, self.compiler, self.queued, barred)
-            found = solve_memory(planned.problem, target, self.solver, self.seconds)
+            if planned is None or solver is None:
+                planned = planned_values(given, self.compiler, self.queued, barred)
+                solver = MemorySolver(planned.problem, self.solver)
+            found = solver.solve(target, self.seconds)
             if found.choice == planned.problem.all_kept:
                 break
             rewriting = Rewriting(kernels.plan, planned, found.choice)
@@ -74,7 +76,7 @@ class RecomputedValues:
                 continue
             try:
                 made = run_passes(replace(kernels, plan=rewriting.plan()), self.make)
-                live = PlaceValues().run(made).graph.buffers.live_bytes
+                live = with_lifetimes(made.buffers).live_bytes
             except ScheduleError:  # no kernel, or rows of a tensor that would lie elsewhere: what there is does
                 break
             if live < best[0]:
