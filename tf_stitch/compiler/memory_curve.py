@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_stitch.compiler.budget_bytes import bytes_of, waiting_bytes
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import planned_values
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.recomputed_values import bytes_of, waiting_bytes
 from tf_stitch.config import MemoryBudget
 from tf_stitch.planning.memory_program import MemorySolver, most
 

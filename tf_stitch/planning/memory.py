@@ -147,6 +147,10 @@ class MemoryProblem:
             return hows[i] in (How.KEPT, How.AGAIN) or (hows[i] is How.PASSING and not in_memory)
         return hows[i] is How.KEPT
 
+    def allows(self, choice: Choice) -> bool:
+        """Whether a choice is one of this problem, and can be made."""
+        return [*map(len, choice)] == [len(value.uses) for value in self.values] and not any(self.faults(choice))
+
     def faults(self, choice: Choice) -> Iterator[str]:
         """What no step could do."""
         for number, (value, hows) in enumerate(zip(self.values, choice, strict=True)):
