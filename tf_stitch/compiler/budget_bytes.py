@@ -18,6 +18,8 @@ def bytes_of(budget: MemoryBudget, kernels: KernelPlan) -> int:
     Args:
         kernels: as they are planned for the least time; values have places.
     """
+    if budget.arena is not None:
+        return budget.arena
     if budget.nbytes is not None:
         return max(0, budget.nbytes - outside_bytes(kernels))
     return kernels.buffers.live_bytes - round((1 - budget.fraction) * waiting_bytes(kernels))

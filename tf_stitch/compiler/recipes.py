@@ -50,8 +50,8 @@ class Recipes:
         self._home = {node: pattern for pattern in plan.patterns for node in pattern.nodes}
 
     def of(self, value: Node) -> Recipe | None:
-        """How a value is computed again by nodes of its own pattern, from what lies in memory; None where the bits might
-        differ."""
+        """How a value is computed again by nodes of its own pattern, from what lies in memory; None where the bits
+        might differ."""
         pattern = self._home[value]
         if any(map(is_of_float8, pattern.nodes)):
             return None
