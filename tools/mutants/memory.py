@@ -11,6 +11,8 @@ ORDER = "tests/placement/test_memory_order.py"
 KEPT = "tests/native/test_kept_memory.py"
 PROBLEM = "tests/planning/test_memory.py"
 PROGRAM = "tests/planning/test_memory_program.py"
+OP = "tests/native/test_stitch_op.py"
+SHORTAGE = "tests/jit/test_memory_shortage.py"
 STORED = "tests/compiler/test_stored_choices.py"
 AGAIN = "tests/compiler/test_recomputed_values.py"
 BUDGETS = "tests/differential/test_memory_budgets.py"
@@ -198,4 +200,20 @@ MUTANTS = (
            "if self.stored is not None and best.is_as_asked:",
            "if self.stored is not None:",
            (STORED,)),
+    Mutant("results of a call without memory stay", "tf_stitch/native/op/stitch_op.cc",
+           "delete ctx->release_output(static_cast<int>(i)).tensor;",
+           "ctx->release_output(static_cast<int>(i));",
+           (OP + "::test_results_of_a_call_without_memory_are_freed",)),
+    Mutant("what results take is for the arena", "tf_stitch/jit/memory_shortage.py",
+           "max(0, self.free - self.results)",
+           "self.free",
+           (SHORTAGE,)),
+    Mutant("a plan that takes as much will do", "tf_stitch/jit/memory_shortage.py",
+           "if less.arena_bytes < self.before.arena_bytes and fits:",
+           "if fits:",
+           (SHORTAGE,)),
+    Mutant("what lies in pieces is asked for again", "tf_stitch/jit/memory_shortage.py",
+           "share = SHRINKS if room >= arena else room / arena",
+           "share = min(1, room / arena)",
+           (SHORTAGE,)),
 )

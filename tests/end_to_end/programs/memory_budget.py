@@ -1,7 +1,7 @@
 """Train steps of a Keras model with dropout and normalization, of one region with TF_STITCH_SCOPE=region. Prints JSON:
 the bits of the losses, and of the weights in the end.
 
-    memory_budget.py [rows of a batch [number of the allocation of the last step but one that fails]]
+    memory_budget.py [rows of a batch]
 """
 
 from __future__ import annotations
