@@ -15,7 +15,7 @@ from tf_stitch.placement.executable import Executable
 from tf_stitch.placement.executable_format import StateMode
 
 SHRINKS = 0.75
-"""Of an arena that had no place, though nobody knows what is free, or as much should be: it may lie in pieces, or
+"""Of an arena that had no place, though what is free is unknown, or as much should be: it may lie in pieces, or
 another process may have it."""
 MOST_NAMED = 3
 """Values that are named of those that take most."""
@@ -29,7 +29,7 @@ class MemoryShortage:
     Attributes:
         before: the executable.
         graph: of its sizes.
-        free: bytes that could be handed out; None: nobody knows.
+        free: bytes that could be handed out; None: unknown.
     """
 
     before: Executable

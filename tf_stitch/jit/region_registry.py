@@ -246,7 +246,7 @@ class RegionRegistry:
         """An executable that takes less memory than the one there is, which had none. It takes that one's place.
 
         Args:
-            free: bytes that are free; None: nobody knows.
+            free: bytes that are free; None: unknown.
 
         Raises:
             StitchError: there is none; the message says what the region would need.

@@ -336,7 +336,7 @@ class Session:
         """Words of an executable that takes less memory than the one for a signature, which had none.
 
         Args:
-            free: bytes that are free; None: nobody knows.
+            free: bytes that are free; None: unknown.
 
         Raises:
             StitchError: there is none; the message says what the region would need.
