@@ -19,8 +19,8 @@ MIB = 1 << 20
 ROWS, ENOUGH, TIGHT, TOO_LITTLE = 4096, 1000, 28, 20
 """Of a batch, and MiB that a process has: its step takes 40 by kernels for the least time, and some 10 beside them."""
 BETWEEN, BELOW = 100, 50
-"""MiB: the step takes 109 by TensorFlow's ops and 95 by its kernels, 38 of them for what it writes; kernels that compute
-values again do with some 50."""
+"""MiB: the step takes 109 by TensorFlow's ops and 95 by its kernels, 38 of them for what it writes; kernels that
+compute values again do with some 50."""
 
 
 def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) -> None:
