@@ -42,12 +42,14 @@ class MemoryBudget:
 
     Attributes:
         fraction: of the activations of a plan for the least time.
-        nbytes: for a region's variables, inputs, results and all that its kernels hand to each other; None: `fraction`
-            says.
+        nbytes: for a region's variables, inputs, results and all that its kernels hand to each other; None: `arena` or
+            `fraction` says.
+        arena: for what its kernels hand to each other, at one time; None: the others say.
     """
 
     fraction: float = 1.0
     nbytes: int | None = None
+    arena: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ import pytest
 
 from tests.differential.generator import make_case
 from tests.differential.runner import compiled, keys_of, random_values, region
-from tf_stitch.compiler import memory_problem, recomputed_values
+from tf_stitch.compiler import memory_problem, recipes, recomputed_values
+from tf_stitch.compiler.budget_bytes import bytes_of, outside_bytes, waiting_bytes
 from tf_stitch.compiler.kernel_plan import KernelPlan
-from tf_stitch.compiler.memory_problem import additions, planned_values
+from tf_stitch.compiler.memory_problem import planned_values
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.plan_passes import plan_passes
 from tf_stitch.compiler.plan_verifier import verify_plan
-from tf_stitch.compiler.recomputed_values import Rewriting, bytes_of, outside_bytes, waiting_bytes
+from tf_stitch.compiler.recipes import additions
+from tf_stitch.compiler.recomputing_plan import RecomputingPlan
+from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.config import MemoryBudget
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.builder import Builder
@@ -31,6 +34,7 @@ from tf_stitch.planning.free_nodes import free_nodes
 from tf_stitch.planning.memory import How
 from tf_stitch.planning.memory_program import solve_memory
 from tf_stitch.planning.plan_groups import in_order, plan_of
+from tf_stitch.planning.planner import PlanOptions
 
 B, F32 = Builder(), DType.F32
 ROWS, COLUMNS = 1024, 512  # 2 MiB: a GPU's kernel waits until that is read
@@ -41,14 +45,14 @@ CASES = pytest.mark.parametrize(("device", "summed"), [(CPU, False), (CPU, True)
 """A GPU's kernels compute a tanh by themselves, budget or not."""
 
 
-def kernels_apart(graph: TensorGraph, device: DeviceSpec, memory: MemoryBudget | None = None) -> KernelPlan:
+def kernels_apart(graph: TensorGraph, device: DeviceSpec, memory: MemoryBudget | None = None,
+                  stored: StoredPlans | None = None, solver: str = "ilp") -> KernelPlan:
     """A kernel for each node, in the order of the graph."""
     free = free_nodes(graph.nodes())
     groups = [[i] for i, node in enumerate(graph.nodes())
               if node not in free and node.kind not in (OpKind.INPUT, OpKind.VARIABLE, OpKind.ASSIGN)]
     inputs, variables = keys_of(graph)
-    options = CompileOptions(device, memory=memory)
-    options = replace(options, plan=replace(options.plan, barriers=False))
+    options = CompileOptions(device, PlanOptions(solver, barriers=False), memory=memory, stored=stored)
     compiler = PatternCompiler(device, aligned=True)
     kernels = run_passes(KernelPlan(plan_of(graph, groups, None, compiler.libraries), inputs, variables),
                          plan_passes(compiler, options, 0))
@@ -174,9 +178,9 @@ def test_readers_that_sum_keep_their_order() -> None:
     [exp, total] = kernels.plan.patterns
     schedule = PatternCompiler(CPU, aligned=True).compile(total).schedule
     other = replace(schedule, mapping=replace(schedule.mapping, row_threads=2))
-    assert memory_problem.additions(schedule) != memory_problem.additions(other)
-    assert memory_problem.is_order_dependent(total)
-    assert not memory_problem.is_order_dependent(exp)
+    assert additions(schedule) != additions(other)
+    assert recipes.is_order_dependent(total)
+    assert not recipes.is_order_dependent(exp)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -187,7 +191,7 @@ def test_a_reader_that_would_add_in_another_order_reads_memory(monkeypatch: pyte
     graph = region("g", [B.op(OpKind.SIN, other), total])
     graph.after = {total: other}
     kernels = kernels_apart(graph, CPU)
-    monkeypatch.setattr(memory_problem, "additions", lambda schedule: 0 if same else object())
+    monkeypatch.setattr(recipes, "additions", lambda schedule: 0 if same else object())
     planned = planned_values(kernels, PatternCompiler(CPU, aligned=True), False)
     [time] = [t for p, t in zip(kernels.plan.patterns, planned.times, strict=True) if total in p.nodes]
     [use] = [use for use in planned.problem.values[planned.values.index(value)].uses if use.time == time]
@@ -197,14 +201,12 @@ def test_a_reader_that_would_add_in_another_order_reads_memory(monkeypatch: pyte
 def test_a_sum_that_would_change_is_barred(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next choice does without it."""
     asked = []
-    monkeypatch.setattr(Rewriting, "changed_sums", lambda self, compiler: iter(self.of_passing()))
-    monkeypatch.setattr(Rewriting, "of_passing", lambda self: [
-        (value, pattern) for pattern, _, due in self._of for value, how in due.items() if how is How.PASSING],
-        raising=False)
+    monkeypatch.setattr(RecomputingPlan, "changed_sums", lambda self, compiler: iter([
+        (value, one.before) for one in self.successors for value, how in one.due.items() if how is How.PASSING]))
     original = recomputed_values.planned_values
 
-    def noted(kernels, compiler, queued, barred=()):  # type: ignore[no-untyped-def]
-        asked.append(frozenset(barred))
+    def noted(kernels, compiler, queued, barred=frozenset()):  # type: ignore[no-untyped-def]
+        asked.append(barred)
         return original(kernels, compiler, queued, barred)
 
     monkeypatch.setattr(recomputed_values, "planned_values", noted)

@@ -12,9 +12,9 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.attention_steps import Step, causal
 from tf_stitch.compiler.shape_variants import OtherSizes
-from tf_stitch.config import StitchConfig
+from tf_stitch.config import MemoryBudget, StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
-from tf_stitch.errors import BindError, BuildError, BuildPending, ScheduleError, SourceLoc
+from tf_stitch.errors import BindError, BuildError, BuildPending, ScheduleError, SourceLoc, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -109,6 +109,30 @@ def test_two_builds_serve_every_length(registry: RegionRegistry, make: Callable[
         registry.build(number, device, Key(True, shapes(registry, number, length)))
     assert registry.builds(number) == 2
     assert registry.executables(number) == len(LENGTHS)
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize("budget", [MemoryBudget(0.5), None])
+def test_of_sizes_that_change_it_is_said_that_they_have_no_budget(registry: RegionRegistry, tmp_path: Path,
+                                                                  budget: MemoryBudget | None) -> None:
+    limited = RegionRegistry(StitchConfig(cache_dir=tmp_path, memory=budget), Report(), Dump(None))
+    number = register(limited, columns)
+    for length in (17, 16, 31):
+        limited.build(number, CPU_ORDINAL, Key(True, shapes(limited, number, length)))
+    said = [r["reason"] for r in limited._report.document()["remarks"] if r["stage"] == "memory"]
+    assert said == (["its sizes change: planned without a budget"] if budget else [])
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_what_takes_no_less_stays(registry: RegionRegistry) -> None:
+    number = register(registry, columns)
+    key = Key(True, shapes(registry, number, 16))
+    with pytest.raises(StitchError, match="not kept"):
+        registry.build_smaller(number, CPU_ORDINAL, key, None)
+    built = registry.build(number, CPU_ORDINAL, key)
+    with pytest.raises(StitchError, match="kernels need"):
+        registry.build_smaller(number, CPU_ORDINAL, key, 0)
+    assert registry.build(number, CPU_ORDINAL, key) is built
 
 
 def test_a_key_says_what_kernels_may_rely_on() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tf_stitch.config import load_config
+from tf_stitch.errors import StitchError
 from tf_stitch.native.bindings import DeviceMemory, OpLibrary, Verdict, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.native.fallback_call import FallbackCall
@@ -77,11 +78,15 @@ class Regions:
         """What profilers are to call a region's steps."""
         self.named: dict[int, list[tuple[int, ...]]] = {}
         """Keys for which that was asked."""
+        self.smaller: dict[int, list[Sequence[int]]] = {}
+        """Executables that take less each, in the order in which they are asked for."""
+        self.free: dict[int, list[int | None]] = {}
+        """What was free when they were."""
         self.connect()
 
     def connect(self, token: int = 0) -> None:
         self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self, self._on_labels,
-                                   token=token)
+                                   token=token, smaller=self._on_smaller)
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> Verdict | None:
         return self.known.get(region)
@@ -114,6 +119,12 @@ class Regions:
     def _on_build(self, region: int, device: int, key: tuple[int, ...], memory: DeviceMemory) -> Sequence[int] | None:
         self.builds[region].append(key)
         return self._build[region](key)
+
+    def _on_smaller(self, region: int, device: int, key: tuple[int, ...], free: int | None) -> Sequence[int]:
+        self.free.setdefault(region, []).append(free)
+        if not self.smaller.get(region):
+            raise StitchError("it needs more than there is")
+        return self.smaller[region].pop(0)
 
     def _on_labels(self, region: int, device: int, key: tuple[int, ...]) -> dict[int, str]:
         self.named.setdefault(region, []).append(key)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -309,6 +311,70 @@ def test_whichever_allocation_fails_the_step_runs_once(regions: Regions, kernel:
     regions.library.fail_allocation(-1)
     assert len(reasons) == allocations
     assert len(set(reasons)) == 1
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["own", "read"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["in_place", "fresh"])
+def test_whichever_allocation_fails_an_executable_that_takes_less_runs_the_step(
+        regions: Regions, kernel: Symbols, fresh: bool, held: bool) -> None:
+    """Once, and all later ones."""
+    steps = [launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0))]
+    for i in (0, 1):
+        buffers = ((VARIABLE, i), (FRESH, i)) if fresh else ((VARIABLE, i),)
+        steps.append(launch(kernel("increment_to" if fresh else "increment"), *buffers))
+    state = [(i, int(fresh)) for i in (0, 1)]
+    for after in range(5 if fresh or held else 3):
+        region = regions.add(lambda key: executable([[8]], steps, arena=[256, 512], state=state))
+        regions.smaller[region] = [executable([[8]], steps, arena=[256], state=state)]
+        variables = [tf.Variable(ramp()) for _ in (0, 1)]
+        for step in range(3):
+            values = [v.read_value() for v in variables] if held else []
+            if step == 1:
+                regions.library.fail_allocation(after)
+            np.testing.assert_array_equal(regions.call(region, [ramp()], variables)[0], ramp() + 1)
+            for v in variables:
+                np.testing.assert_array_equal(v, ramp() + step + 1)
+            for value in values:
+                np.testing.assert_array_equal(value, ramp() + step)
+        regions.library.fail_allocation(-1)
+        assert len(regions.free[region]) == 1, "asked once"
+        assert regions.library.region_fallbacks(region) == 0
+        assert regions.library.region_runs(region) == 3
+
+
+def test_where_no_executable_takes_less_that_is_asked_once(regions: Regions, kernel: Symbols) -> None:
+    """And TensorFlow's error says what the kernels need."""
+    def fallback(call: FallbackCall) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "no room for a tensor")
+
+    step = launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0))
+    region = regions.add(lambda key: executable([[8]], [step], arena=[256]), fallback)
+    for _ in range(2):
+        regions.library.fail_allocation(0)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match=r"(?s)no room for a tensor.*it needs more than"):
+            regions.call(region, [ramp()])
+    regions.library.fail_allocation(-1)
+    np.testing.assert_array_equal(regions.call(region, [ramp()])[0], ramp() + 1)
+    assert len(regions.free[region]) == 1
+
+
+def test_results_of_a_call_without_memory_are_freed(regions: Regions, kernel: Symbols) -> None:
+    """A second attempt allocates them again."""
+    step, count, large = launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0)), 16, 1 << 24
+    region = regions.add(lambda key: executable([[8], [large]], [step], arena=[256]))
+    regions.smaller[region] = [executable([[8], [large]], [step], arena=[128])] * count
+    before = addressed_bytes()
+    for _ in range(count):
+        regions.library.fail_allocation(2)
+        regions.call(region, [ramp()], types=[tf.float32, tf.float32])
+    regions.library.fail_allocation(-1)
+    assert len(regions.free[region]) == count
+    assert addressed_bytes() - before < count * 4 * large / 2
+
+
+def addressed_bytes() -> int:
+    """Of this process, whether in memory or not."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def test_failing_fallback_names_its_error(regions: Regions) -> None:

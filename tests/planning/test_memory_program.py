@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.planning.test_memory import KIB, best_by_brute_force, random_problem, value
-from tf_stitch.planning import memory_program
+from tf_stitch.planning import memory_program, memory_rules
 from tf_stitch.planning.memory import How, MemoryProblem, Use, Value
 from tf_stitch.planning.memory_greedy import solve_greedily
-from tf_stitch.planning.memory_program import solve_memory
+from tf_stitch.planning.memory_program import MemorySolver, solve_memory
 
 SEEDS = range(24)
 
@@ -32,6 +32,18 @@ def test_no_choice_is_better(seed: int) -> None:
             assert found.bound_us <= least_us + 1e-6
         else:
             assert found.peak == least_peak
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_one_budget_after_another_is_as_one_alone(seed: int) -> None:
+    """Though a program knows the times that were over the budgets before."""
+    problem, _ = cases(seed)[0]
+    solver = MemorySolver(problem)
+    for budget in [budget for _, budget in [*cases(seed), *reversed(cases(seed))]]:
+        found, alone = solver.solve(budget), solve_memory(problem, budget)
+        assert (found.us, found.peak <= budget) == (pytest.approx(alone.us, rel=2 * memory_program.GAP),
+                                                    alone.peak <= budget)
+        assert found.bound_us <= alone.us + 1e-6
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,8 +106,8 @@ def test_what_a_chain_begins_with_is_kept() -> None:
 
 def test_equal_layers_are_decided_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """In large programs."""
-    monkeypatch.setattr(memory_program, "MANY", 4)
-    monkeypatch.setattr(memory_program, "PIECES", 1)
+    monkeypatch.setattr(memory_rules, "MANY", 4)
+    monkeypatch.setattr(memory_rules, "PIECES", 1)
     layers = [(Value(KIB, i, (Use(19 - i, passing_us=2.0),), kind="a"),
                Value(2 * KIB, i, (Use(19 - i, passing_us=3.0),), kind="b")) for i in range(5)]
     fixed = (*(0,) * 9, 2 * KIB, *(0,) * 10)

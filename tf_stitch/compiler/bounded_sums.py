@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.compiler.kernel_plan import KernelPlan
-from tf_stitch.lowering.kernel import LoweredKernel, with_bounded_sums
+from tf_stitch.kernel_ir.nodes import Program, Stmt
+from tf_stitch.lowering.bounded_sums import bounded_sums
+from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import PassResult
 
 
@@ -16,5 +18,23 @@ class BoundedSums:
     name: str = "bounded_sums"
 
     def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
-        work = tuple(with_bounded_sums(one) if isinstance(one, LoweredKernel) else one for one in kernels.work)
-        return PassResult(replace(kernels, work=work), modified=work != kernels.work)
+        bodies = _BoundedBodies()
+        work = tuple(bodies.bounded(one) if isinstance(one, LoweredKernel) else one for one in kernels.work)
+        modified = any(new is not old for new, old in zip(work, kernels.work, strict=True))
+        return PassResult(replace(kernels, work=work), modified)
+
+
+class _BoundedBodies:
+    """Bounds sums of each body once: kernels of equal layers share one (lowering/rebind.py)."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Program, tuple[Stmt, ...]]] = {}
+
+    def bounded(self, kernel: LoweredKernel) -> LoweredKernel:
+        """The same kernel if its sums are bounded."""
+        program = kernel.program
+        known = self._known.get((id(program.body), program.threads))
+        if known is None:  # with the program, so that no other body gets this id
+            known = self._known[id(program.body), program.threads] = program, bounded_sums(program).body
+        body = known[1]
+        return kernel if body is program.body else replace(kernel, program=replace(program, body=body))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_stitch.compiler.budget_bytes import bytes_of, waiting_bytes
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import planned_values
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.recomputed_values import bytes_of, waiting_bytes
 from tf_stitch.config import MemoryBudget
-from tf_stitch.planning.memory_program import most, solve_memory
+from tf_stitch.planning.memory_program import MemorySolver, most
 
 FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Of the activations."""
@@ -57,10 +57,10 @@ def memory_curve(kernels: KernelPlan, options: CompileOptions) -> MemoryCurve:
     step_us = sum(compiler.exact(pattern) or 0.0 for pattern in kernels.plan.patterns)
     if not waiting_bytes(kernels):
         return MemoryCurve(step_us, ())
-    problem = planned_values(kernels, compiler, options.device.queued).problem
+    solver = MemorySolver(planned_values(kernels, compiler, options.device.queued).problem, options.plan.solver)
     points = []
     for fraction in FRACTIONS:
         budget = bytes_of(MemoryBudget(fraction), kernels)
-        found = solve_memory(problem, budget, options.plan.solver, SECONDS)
+        found = solver.solve(budget, SECONDS)
         points.append(BudgetPoint(fraction, found.peak, found.us, found.peak <= most(budget)))
     return MemoryCurve(step_us, tuple(points))

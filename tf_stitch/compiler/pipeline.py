@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tf_stitch.compiler.assembly import Fusions, assemble
+from tf_stitch.compiler.budget_bytes import bytes_of
 from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_curve import MemoryCurve, memory_curve
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.plan_passes import passes_for_known_plan, plan_passes
-from tf_stitch.compiler.recomputed_values import bytes_of
 from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered

@@ -12,7 +12,8 @@ from tf_stitch.compiler.private_values import PrivateValues
 from tf_stitch.compiler.recomputed_values import RecomputedValues
 from tf_stitch.compiler.reverse_block_order import ReverseBlockOrder
 from tf_stitch.compiler.row_updates import RowUpdates
-from tf_stitch.compiler.storage import DecideStorage, PlaceValues
+from tf_stitch.compiler.storage_passes import DecideStorage, PlaceValues
+from tf_stitch.compiler.stored_choices import StoredChoices
 from tf_stitch.pass_manager import Pass
 from tf_stitch.schedule.reuse import Reuse
 
@@ -53,8 +54,9 @@ def _within_budget(compiler: PatternCompiler, options: CompileOptions, make: tup
                    ) -> tuple[Pass[KernelPlan], ...]:
     if options.memory is None or options.plans is not None or options.patterns is not None:
         return ()
+    stored = None if options.stored is None else StoredChoices(options.stored.cache, options.stored.circumstances)
     return (RecomputedValues(options.memory, compiler, options.device.queued, options.plan.solver,
-                             options.plan.seconds * PROGRAMS, make),)
+                             options.plan.seconds * PROGRAMS, make, stored),)
 
 
 def passes_for_known_plan(compiler: PatternCompiler, options: CompileOptions) -> tuple[Pass[KernelPlan], ...]:

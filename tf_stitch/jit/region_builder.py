@@ -15,7 +15,7 @@ from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
 from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.compiler.template_choice import TemplateChoice
-from tf_stitch.config import StitchConfig
+from tf_stitch.config import MemoryBudget, StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ProfileError, StitchError
@@ -135,20 +135,22 @@ class RegionBuilder:
         return format_graph(replace(graph, name="")) if self._config.templates else anonymous_text(graph)
 
     def for_numbers(self, place: PlacedRegion, graph: TensorGraph,
-                    planned: Callable[[Executable], None] = lambda executable: None) -> tuple[Built, bool]:
+                    planned: Callable[[CompiledRegion], None] = lambda compiled: None,
+                    budget: MemoryBudget | None = None) -> tuple[Built, bool]:
         """An executable for a graph without symbols, and whether one of its equals had it (F13).
 
         Args:
-            planned: is told of an executable whose kernels have yet to be built.
+            planned: is told of what has been compiled, before its kernels are built.
+            budget: goes before the user's; None: that holds.
         """
-        identity = (self.text(graph), place.device, place.aligned, place.tf32, place.patterns)
+        identity = (self.text(graph), place.device, place.aligned, place.tf32, place.patterns, budget)
         with self._lock:
             lock = self._locks.setdefault(identity, _BuildLock())
         with lock.lock:
             built = self._built.get(identity)
             known = built is not None
             if built is None:
-                built = self._built[identity] = self._compile(place, graph, planned)
+                built = self._built[identity] = self._compile(place, graph, planned, budget)
             return built, known
 
     def as_before(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> Built | None:
@@ -345,9 +347,11 @@ class RegionBuilder:
             self._compiled[number] += 1
             return f"region_{number}_{self._compiled[number] - 1}"
 
-    def _compile(self, place: PlacedRegion, graph: TensorGraph, planned: Callable[[Executable], None]) -> Built:
+    def _compile(self, place: PlacedRegion, graph: TensorGraph, planned: Callable[[CompiledRegion], None],
+                 budget: MemoryBudget | None) -> Built:
         without, stem = set[str](), self._new_stem(place.number)
-        options = self._options(place, graph)
+        memory = budget or self._config.memory
+        options = replace(self._options(place, graph), memory=memory)
         target = target_of(options.device)
         dump = RegionDump(self._dump, stem)
         dump.graph(graph)
@@ -355,12 +359,12 @@ class RegionBuilder:
             compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
         while refused := self._refused_kinds(place, compiled):
             without |= refused
-            options = self._options(place, graph, without)
+            options = replace(self._options(place, graph, without), memory=memory)
             with collector_paused():
                 compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
-        planned(compiled.executable)
+        planned(compiled)
         self._say_what_copies(place, compiled)
-        if over := compiled.over_budget:
+        if budget is None and (over := compiled.over_budget):
             self._report.remark("memory", f"region {place.number}", f"takes {over:,} bytes more than TF_STITCH_MEMORY "
                                 "allows: no smaller plan was found")
         dump.compiled(compiled, options.device)

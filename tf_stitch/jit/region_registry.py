@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
@@ -24,6 +23,7 @@ from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.fallback_memory import FallbackMemory
 from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
+from tf_stitch.jit.memory_shortage import MemoryShortage
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder, Traits
@@ -31,7 +31,7 @@ from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
 from tf_stitch.jit.shape_family import ShapeFamily, Shapes
 from tf_stitch.jit.tuner import Job, Tuner
 from tf_stitch.kernel_ir import index
-from tf_stitch.messages import Activity, log
+from tf_stitch.messages import Activity, log, say
 from tf_stitch.native.build import native_cache
 from tf_stitch.placement.step_labels import step_labels
 from tf_stitch.planning.measured_cost import measurement_key
@@ -242,6 +242,34 @@ class RegionRegistry:
         self._record(number, device, key, *future.result())
         return future.result()[0]
 
+    def build_smaller(self, number: int, device: int, key: Key, free: int | None) -> Built:
+        """An executable that takes less memory than the one there is, which had none. It takes that one's place.
+
+        Args:
+            free: bytes that are free; None: unknown.
+
+        Raises:
+            StitchError: there is none; the message says what the region would need.
+        """
+        place, family = self._family(number, device, key, self._fuel.limit(number, self._form(number)[1]))
+        with family.lock:
+            before = family.find(key.shapes)
+            if before is None:
+                raise StitchError("its executable is not kept any more")
+            graph = _without_empty_tensors(place, key.shapes)
+            shortage = MemoryShortage(before.executable, graph, free)
+            with self.activity.going_on():
+                built, _ = self._builder.for_numbers(place, graph, shortage.require_less, shortage.budget)
+            self.memory.planned((number, device, key), built.executable)
+            family.keep(key.shapes, built)
+        text = shortage.text(built.executable)
+        self._report.remark("memory", f"region {number}", text)
+        say(f"region {number}: {text}")
+        with self._lock:
+            self._recorded.get(number, set()).discard((device, key))
+        self._record(number, device, key, built, False)
+        return built
+
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], traits: Traits) -> None:
         aligned, tf32 = traits
         self._find(number, device, Key(aligned, shapes, tf32))
@@ -294,7 +322,8 @@ class RegionRegistry:
         built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
         if built is not None:
             return built, False
-        return self._builder.for_numbers(place, graph, partial(self.memory.planned, (place.number, place.device, key)))
+        return self._builder.for_numbers(place, graph, lambda compiled: self.memory.planned(
+            (place.number, place.device, key), compiled.executable))
 
     @collector_paused()
     def _form(self, number: int) -> tuple[RegionGraph, str]:

@@ -59,6 +59,7 @@ from tf_stitch.native.signatures import (
     RECALL_CALLBACK,
     SETTLE_CALLBACK,
     SHAPES_CALLBACK,
+    SMALLER_CALLBACK,
     declare,
 )
 
@@ -87,6 +88,7 @@ FallbackSubgraphFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
 LabelsFunction = Callable[[int, int, tuple[int, ...]], Mapping[int, str]]
 LeftFunction = Callable[[int], None]
+SmallerFunction = Callable[[int, int, tuple[int, ...], int | None], Sequence[int]]
 
 _INTERNAL = 13  # absl's status code
 _PENDING, _INTERRUPTED = 3, 5  # callbacks.h
@@ -203,7 +205,8 @@ class OpLibrary:
     def set_callbacks(self, build: BuildFunction, fallback_subgraph: FallbackSubgraphFunction,
                       fallback: FallbackFunction, verdicts: Verdicts | None = None,
                       labels: LabelsFunction | None = None, left: LeftFunction | None = None, token: int = 0,
-                      fallback_bytes: FallbackBytesFunction | None = None) -> None:
+                      fallback_bytes: FallbackBytesFunction | None = None,
+                      smaller: SmallerFunction | None = None) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key, memory)` returns an executable's words, or None for "use the fallback", or raises
@@ -223,6 +226,11 @@ class OpLibrary:
 
         `fallback_bytes(region, device, key)` says how many bytes the region's own nodes have alive at once, 0 if that
         is unknown. It is asked about each executable; nodes are timed only where twice as much is free.
+
+        `smaller(region, device, key, free)` is asked where there was no memory for an executable's kernels, of which
+        none has run. It returns the words of one that takes less, and is asked again if that does not fit either; an
+        exception in it says that there is none, and its message what the region would need: that is added to
+        TensorFlow's error. `free`: bytes that the allocator may still hand out, None if it does not know.
 
         Nodes name regions with `token`, unless it is 0: graphs that come from elsewhere do not know it.
         """
@@ -247,6 +255,19 @@ class OpLibrary:
             except Exception as error:  # cannot cross C++; the op calls `fallback` with this reason
                 library.tfs_result_error(result, _message(error))
                 return 2
+
+        def on_smaller(region: int, device: int, key: Any, n: int, free: int, result: int) -> int:
+            assert smaller is not None
+            try:
+                with interruptible():
+                    words = smaller(region, device, tuple(key[:n]), None if free < 0 else free)
+                library.tfs_result_set(result, (ctypes.c_int64 * len(words))(*words), len(words))
+                return 0
+            except Interrupted:
+                return _PENDING
+            except Exception as error:  # cannot cross C++; the region's own nodes run, or meet the same
+                library.tfs_result_error(result, str(error).encode(errors="replace"))
+                return 1
 
         def on_fallback_subgraph(region: int, reason: bytes, result: int) -> int:
             try:
@@ -276,7 +297,8 @@ class OpLibrary:
 
         callbacks = (BUILD_CALLBACK(on_build), FALLBACK_SUBGRAPH_CALLBACK(on_fallback_subgraph),
                      FALLBACK_CALLBACK(on_fallback), *_verdict_callbacks(verdicts), LABELS_CALLBACK(on_labels),
-                     LEFT_CALLBACK() if left is None else LEFT_CALLBACK(left))
+                     LEFT_CALLBACK() if left is None else LEFT_CALLBACK(left),
+                     SMALLER_CALLBACK() if smaller is None else SMALLER_CALLBACK(on_smaller))
         library.tfs_require_token(token)
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
@@ -284,7 +306,8 @@ class OpLibrary:
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
         self._library.tfs_set_callbacks(BUILD_CALLBACK(), FALLBACK_SUBGRAPH_CALLBACK(), FALLBACK_CALLBACK(),
-                                        *_verdict_callbacks(None), LABELS_CALLBACK(), LEFT_CALLBACK())
+                                        *_verdict_callbacks(None), LABELS_CALLBACK(), LEFT_CALLBACK(),
+                                        SMALLER_CALLBACK())
 
     def hold(self, handles: Sequence[Any], first: int) -> bool:
         """Numbers handles of variables of one device from `first` on, for the StitchHandle nodes of functions. Not, and

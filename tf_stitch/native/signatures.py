@@ -20,6 +20,8 @@ SETTLE_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32,
 NOT_TIMED_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p)
 LABELS_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_void_p)
 LEFT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+SMALLER_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int64,
+                                    ctypes.c_void_p)
 GRAPHS_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
 REASON_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
@@ -32,7 +34,8 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     c = ctypes
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "tfs_set_callbacks": (None, [BUILD_CALLBACK, FALLBACK_SUBGRAPH_CALLBACK, FALLBACK_CALLBACK, RECALL_CALLBACK,
-                                     SETTLE_CALLBACK, NOT_TIMED_CALLBACK, LABELS_CALLBACK, LEFT_CALLBACK]),
+                                     SETTLE_CALLBACK, NOT_TIMED_CALLBACK, LABELS_CALLBACK, LEFT_CALLBACK,
+                                     SMALLER_CALLBACK]),
         "tfs_callers_executor": (c.c_int32, []),
         "tfs_interrupt_loops": (None, [c.c_int32]),
         "tfs_require_token": (None, [c.c_int64]),

@@ -54,8 +54,10 @@ def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool) -> Order
     others = [_in_turn(steps, order, kept) if packed else Order(order, given)
               for order in (greedy_order(steps, kept), *([given] if packed else []))]
     best = min(others, key=lambda order: live_bytes(_lives(steps, order, kept)))
-    before, after = (sum(plan_arena(_lives(steps, order, kept)).segments) for order in (now, best))
-    return best if before - after >= max(least, LEAST_SHARE * before) else now
+    before = sum(plan_arena(_lives(steps, now, kept)).segments)
+    most = before - max(least, LEAST_SHARE * before)
+    lives = _lives(steps, best, kept)
+    return best if live_bytes(lives) <= most and sum(plan_arena(lives).segments) <= most else now
 
 
 def greedy_order(steps: Steps, kept: Collection[Hashable] = ()) -> tuple[int, ...]:

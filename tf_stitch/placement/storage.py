@@ -65,6 +65,30 @@ def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[st
     return plan
 
 
+def with_lifetimes(decided: BufferPlan) -> BufferPlan:
+    """Which values lie in the arena, and when: those that no other place takes. What is copied last is there to the
+    end. Arguments and errors are those of place_values.
+    """
+    for node in decided.copying:
+        if isinstance(node.attrs, ScatterAttrs) and node.attrs.rows_only:
+            raise ScheduleError("rows alone of a tensor that lies elsewhere", node.loc)
+    life: dict[Node, list[int]] = {}
+    times = list(needed(decided.kernels, decided.levels))
+    for mine in times:
+        for node, mode, first, last in mine:
+            memory = memory_of(node, decided)
+            if node in decided.place or (mode is k.Mode.READ and memory not in life):
+                continue
+            life.setdefault(memory, []).extend((first, last))
+    end = max((last for mine in times for _, _, _, last in mine), default=0)
+    for _, node in decided.copied:
+        if memory_of(node, decided) in life:
+            life[memory_of(node, decided)].append(end)
+    lives = {node: Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
+             for node, at in life.items()}
+    return replace(decided, lives=lives, live_bytes=live_bytes(list(lives.values())))
+
+
 def place_values(decided: BufferPlan) -> BufferPlan:
     """A place for every value, those in the arena by lifetimes.
 
@@ -74,11 +98,11 @@ def place_values(decided: BufferPlan) -> BufferPlan:
     Raises:
         ScheduleError: a kernel that writes rows alone of a tensor which cannot lie where it did before.
     """
-    for node in decided.copying:
-        if isinstance(node.attrs, ScatterAttrs) and node.attrs.rows_only:
-            raise ScheduleError("rows alone of a tensor that lies elsewhere", node.loc)
-    plan = replace(decided, place=dict(decided.place))
-    _plan_arena(plan, [node for _, node in plan.copied])
+    plan = with_lifetimes(decided)
+    arena = plan_arena(list(plan.lives.values()))
+    places = {node: BufferRef(Space.ARENA, offset) for node, offset in zip(plan.lives, arena.offsets, strict=True)}
+    places |= {node: places[memory_of(node, plan)] for node in plan.reused}
+    plan = replace(plan, place=plan.place | places, arena=arena.segments)
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes))
                    for target, node in plan.copied]
     return plan
@@ -138,29 +162,6 @@ def _turns(graph: TensorGraph, kernel: Work) -> list[Touch]:
     earlier = set(graph.after.values())
     return [*(Touch(("turn", node), True) for node in written if node in earlier),
             *(Touch(("turn", graph.after[node]), False) for node in written if node in graph.after)]
-
-
-def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
-    """Places what no other place takes, by lifetimes; those of `copied` last to the end."""
-    life: dict[Node, list[int]] = {}
-    times = list(needed(plan.kernels, plan.levels))
-    for mine in times:
-        for node, mode, first, last in mine:
-            memory = memory_of(node, plan)
-            if node in plan.place or (mode is k.Mode.READ and memory not in life):
-                continue
-            life.setdefault(memory, []).extend((first, last))
-    end = max((last for mine in times for _, _, _, last in mine), default=0)
-    for node in copied:
-        if memory_of(node, plan) in life:
-            life[memory_of(node, plan)].append(end)
-    lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
-                 for node, at in life.items()]
-    arena = plan_arena(lifetimes)
-    plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
-    plan.place.update({node: plan.place[memory_of(node, plan)] for node in plan.reused})
-    plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)
-    plan.lives = dict(zip(life, lifetimes, strict=True))
 
 
 def memory_of(node: Node, plan: BufferPlan) -> Node:

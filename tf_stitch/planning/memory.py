@@ -49,8 +49,11 @@ class Use:
 
     def us(self, how: How) -> float | None:
         """Microseconds that it takes to have the value so; None if it cannot be had so."""
-        return {How.KEPT: 0.0, How.ABSENT: None if self.read else 0.0, How.AGAIN: self.again_us,
-                How.PASSING: self.passing_us}[how]
+        if how is How.KEPT:
+            return 0.0
+        if how is How.ABSENT:
+            return None if self.read else 0.0
+        return self.again_us if how is How.AGAIN else self.passing_us
 
     @property
     def can_be_computed(self) -> bool:
@@ -143,6 +146,10 @@ class MemoryProblem:
         if value.times[i] == time:
             return hows[i] in (How.KEPT, How.AGAIN) or (hows[i] is How.PASSING and not in_memory)
         return hows[i] is How.KEPT
+
+    def allows(self, choice: Choice) -> bool:
+        """Whether a choice is one of this problem, and can be made."""
+        return [*map(len, choice)] == [len(value.uses) for value in self.values] and not any(self.faults(choice))
 
     def faults(self, choice: Choice) -> Iterator[str]:
         """What no step could do."""

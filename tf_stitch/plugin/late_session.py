@@ -112,7 +112,7 @@ class LateSession:
         if self._native is not None:
             self._native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
                                        session.profitability, session.labels, session.lifetimes.left, TOKEN,
-                                       session.fallback_bytes)
+                                       session.fallback_bytes, session.smaller)
         return session
 
     def _forked(self) -> None:

@@ -23,6 +23,7 @@ from tf_stitch.errors import (
     BuildPending,
     EmptyTensorError,
     GraphLeftAloneError,
+    StitchError,
     VerifyError,
 )
 from tf_stitch.frontend.tensorflow.held_handles import original_name
@@ -330,6 +331,21 @@ class Session:
             if self._config.strict or isinstance(error, EmptyTensorError):  # the op keeps the reason
                 raise
             return None
+
+    def smaller(self, region: int, device: int, key: tuple[int, ...], free: int | None) -> Sequence[int]:
+        """Words of an executable that takes less memory than the one for a signature, which had none.
+
+        Args:
+            free: bytes that are free; None: unknown.
+
+        Raises:
+            StitchError: there is none; the message says what the region would need.
+        """
+        try:
+            return self.registry.build_smaller(region, device, Key.parse(key), free).words
+        except Exception as error:
+            self.report.remark("memory", self._where(region), f"no plan that takes less: {reason_of(error)}")
+            raise StitchError(f"{self._where(region)}: {reason_of(error)}") from error
 
     def labels(self, region: int, device: int, key: tuple[int, ...]) -> dict[int, str]:
         """What a profiler is to call the steps of an executable, by their numbers."""

@@ -21,7 +21,7 @@ MUTANTS = (
            "return self._outer(stmt, outer, chunk, parts)",
            (SUMS + "::test_no_chain_of_a_family_is_too_long",)),
     Mutant("sums are not split", "tf_stitch/compiler/bounded_sums.py",
-           "tuple(with_bounded_sums(one) if isinstance",
+           "tuple(bodies.bounded(one) if isinstance",
            "tuple(one if isinstance",
            (SUMS + "::test_sums_are_as_exact_as_pairwise_ones",)),
     Mutant("sums of kernels for other sizes are not split", "tf_stitch/compiler/shape_variants.py",

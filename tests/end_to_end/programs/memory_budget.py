@@ -1,16 +1,20 @@
 """Train steps of a Keras model with dropout and normalization, of one region with TF_STITCH_SCOPE=region. Prints JSON:
-the bits of the losses, and of the weights in the end."""
+the bits of the losses, and of the weights in the end.
+
+    memory_budget.py [rows of a batch]
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-WIDTH, ROWS = 64, 256
+WIDTH, ROWS = 64, int(sys.argv[1]) if len(sys.argv) > 1 else 256
 keras.utils.set_random_seed(1)
 x = keras.Input((WIDTH,))
 h = x

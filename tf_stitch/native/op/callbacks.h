@@ -54,6 +54,10 @@ extern "C" {
 // `in_use`, `limit`: bytes that the device's allocator has handed out, and may hand out; 0 where it does not know.
 typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
                             std::int64_t in_use, std::int64_t limit, void* result);
+// There was no memory for an executable's kernels, before any ran: as build, of one that takes less. `free`: bytes that the
+// device's allocator may still hand out; negative where it does not know.
+typedef int (*tfs_smaller_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                              std::int64_t free, void* result);
 // Before the region's own nodes run: `reason` says why in its place, "" because they are, or may be, faster.
 typedef int (*tfs_fallback_subgraph_fn)(std::int64_t region, const char* reason, void* result);
 typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
@@ -86,6 +90,7 @@ struct Callbacks {
   tfs_not_timed_fn not_timed;
   tfs_labels_fn labels;  // null: no step has a name
   tfs_left_fn left;  // null: nobody wants to know
+  tfs_smaller_fn smaller;  // null: executables are as they are
 };
 
 // Calls Python in a thread of its own, and waits. The calling thread may be the program's (callers_executor.cc): what is

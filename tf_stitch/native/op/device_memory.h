@@ -11,6 +11,9 @@ struct DeviceMemory {
 
   bool known() const { return limit != 0; }
 
+  // Bytes that may still be handed out; negative where nobody knows.
+  std::int64_t free() const { return known() ? (limit > in_use ? limit - in_use : 0) : -1; }
+
   // Whether twice so many bytes are free, as far as anybody knows.
   bool Fits(std::int64_t bytes) const { return !known() || 2 * bytes <= limit - in_use; }
 };

@@ -44,11 +44,12 @@ std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { re
 TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_fallback_subgraph_fn fallback_subgraph,
                                   tf_stitch::tfs_fallback_fn fallback, tf_stitch::tfs_recall_fn recall,
                                   tf_stitch::tfs_settle_fn settle, tf_stitch::tfs_not_timed_fn not_timed,
-                                  tf_stitch::tfs_labels_fn labels, tf_stitch::tfs_left_fn left) {
+                                  tf_stitch::tfs_labels_fn labels, tf_stitch::tfs_left_fn left,
+                                  tf_stitch::tfs_smaller_fn smaller) {
   if (build == nullptr || fallback_subgraph == nullptr || fallback == nullptr) {
     tf_stitch::Gate().Clear(kExitPatience);
   } else {
-    tf_stitch::Gate().Set({build, fallback_subgraph, fallback, recall, settle, not_timed, labels, left});
+    tf_stitch::Gate().Set({build, fallback_subgraph, fallback, recall, settle, not_timed, labels, left, smaller});
   }
 }
 

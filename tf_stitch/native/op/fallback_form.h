@@ -112,12 +112,12 @@ class FallbackForm {
     return RunThroughPython(call.ctx, call.placement, call.runtime, call.NumValues(), call.variables, reason);
   }
 
- private:
-  // The nodes may need memory that kernels keep between calls.
+  // Others may need memory that kernels keep between calls.
   static void DropKept(const RegionCall& call) {
     if (const auto kept = KeptTensors::IfAny(call.placement.stream)) kept->Drop();
   }
 
+ private:
   // Takes unlocked variables.
   absl::Status RunUnseen(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
     const std::shared_ptr<const FallbackSubgraph> nodes = call.Nodes("");

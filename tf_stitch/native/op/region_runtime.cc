@@ -157,6 +157,36 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
   return slot;
 }
 
+bool RegionRuntime::Shrink(const std::shared_ptr<const Slot>& slot, const Extents& extents, std::string* least) {
+  const std::lock_guard<std::mutex> turn(shrinking_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = slots_.find(slot->key);
+    if (it == slots_.end() || it->second != slot) return true;  // another call has seen to it
+  }
+  *least = slot->least;
+  if (!least->empty()) return false;
+  const CallbackGate<Callbacks>::Entry entry(&Gate());
+  if (entry.get() == nullptr || entry.get()->smaller == nullptr) return false;
+  const auto smaller = std::make_shared<Slot>();
+  smaller->key = slot->key;
+  smaller->variable_types = slot->variable_types;
+  smaller->fallback_bytes = slot->fallback_bytes;
+  BuildSmaller(*entry.get(), extents, smaller.get());
+  if (smaller->executable == nullptr) {
+    *least = slot->least = smaller->reason;
+    return false;
+  }
+  smaller->check.Decide({});  // there is no memory for two forms of the region
+  smaller->built = true;
+  if (smaller->updates_state) updates_state.store(true);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  smaller->used = ++clock_;
+  slots_[smaller->key] = smaller;
+  std::atomic_store(&last_, std::shared_ptr<const Slot>(smaller));
+  return true;
+}
+
 std::shared_ptr<const Slot> RegionRuntime::Keep(const std::vector<std::int64_t>& key) {
   const auto find = [&] {
     const auto known = slots_.find(key);

@@ -37,6 +37,7 @@ struct Slot {
   bool pending = false;
   int interrupted = 0;  // builds that failed for a reason that may pass
   std::chrono::steady_clock::time_point ask_again;  // if pending
+  mutable std::string least;  // what Python says if no executable takes less; guarded by RegionRuntime::shrinking_
   mutable ProfitabilityCheck check;
   mutable std::atomic<std::int64_t> runs{0}, fallbacks{0};  // of a converted model's region
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
@@ -99,6 +100,10 @@ class RegionRuntime {
   // Returns null when there are no callbacks.
   std::shared_ptr<const Slot> Resolve(const std::vector<std::int64_t>& key, const Extents& extents);
 
+  // There was no memory for a slot's kernels: whether another slot has its place now, whose kernels take less. `least`
+  // gets what Python says if there is none. Calls Python: the caller holds no lock.
+  bool Shrink(const std::shared_ptr<const Slot>& slot, const Extents& extents, std::string* least);
+
   // The slot of `key`, with no executable: for what has none of its own, but is timed as a whole.
   std::shared_ptr<const Slot> Keep(const std::vector<std::int64_t>& key);
 
@@ -146,6 +151,7 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  void BuildSmaller(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
   void TakeFromModule(const Extents& extents, Slot* slot) const;
   void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, std::shared_ptr<const void> code,
                Slot* slot) const;
@@ -160,6 +166,7 @@ class RegionRuntime {
   const CUcontext context_;
   const std::vector<std::int32_t> signature_;
   std::shared_ptr<const Slot> last_;  // by std::atomic_load and std::atomic_store
+  std::mutex shrinking_;
   std::mutex mutex_;
   std::condition_variable built_;
   std::int64_t clock_ = 0;  // lookups

@@ -58,6 +58,20 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   Prepare(result.words, extents, nullptr, slot);
 }
 
+void RegionRuntime::BuildSmaller(const Callbacks& callbacks, const Extents& extents, Slot* slot) const {
+  GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
+  BuildResult result;
+  const auto n = static_cast<std::int64_t>(slot->key.size());
+  const int code = InItsOwnThread([&] {
+    return callbacks.smaller(region_, device_, slot->key.data(), n, extents.memory.free(), &result);
+  });
+  if (code == 0 && !result.words.empty()) {
+    Prepare(result.words, extents, nullptr, slot);
+  } else if (code == 1) {  // else it is asked for again
+    slot->reason = result.error.empty() ? kNothingBuilt : result.error;
+  }
+}
+
 // Kernels and own nodes were timed when the model was converted.
 void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
   const std::shared_ptr<const AotModule> module = FindModule(converted_->module, &slot->reason);

@@ -160,7 +160,32 @@ class StitchOp final : public tensorflow::OpKernel {
     slot->check.Start(placement.stream, &turn);
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, ready, &can_fall_back);
-    return fallback_.AfterKernels(call, *slot, turn, status, can_fall_back);
+    if (!absl::IsResourceExhausted(status) || !can_fall_back || converted_ != nullptr) {
+      return fallback_.AfterKernels(call, *slot, turn, status, can_fall_back);
+    }
+    std::string least;
+    if (Shrink(call, slot, &variables, &least)) {
+      slot->check.End(placement.stream, turn, /*ok=*/false);
+      return Run(ctx, ready);
+    }
+    return WithLeast(fallback_.AfterKernels(call, *slot, turn, status, can_fall_back), least);
+  }
+
+  // There was no memory for a slot's kernels, and none has run: whether there is an executable that takes less, for what is
+  // free once nothing is kept between calls. Unlocks the variables.
+  bool Shrink(const RegionCall& call, const std::shared_ptr<const Slot>& slot, VariableSet* variables,
+              std::string* least) const {
+    Extents extents = ExtentsOf(call.ctx, *variables);
+    variables->Unlock();  // Python is called: whoever holds its lock may want a variable
+    FallbackForm::DropKept(call);
+    extents.memory = MemoryOf(call.ctx);
+    return call.runtime->Shrink(slot, extents, least);
+  }
+
+  // TensorFlow's error, where its nodes had no memory either, and what the kernels would need.
+  static absl::Status WithLeast(const absl::Status& status, const std::string& least) {
+    if (!absl::IsResourceExhausted(status) || least.empty()) return status;
+    return absl::ResourceExhaustedError(absl::StrCat(status.message(), "\n[tf_stitch] ", least));
   }
 
   // A kernel instance lives on one device, whose context never changes.
@@ -313,7 +338,10 @@ class StitchOp final : public tensorflow::OpKernel {
     Scratch scratch;  // until all is enqueued
     absl::Status had = AllocateResults(ctx, placement, executable, variables, &fresh, &buffers);
     if (had.ok()) had = scratch.Allocate(ctx, placement, executable, kept, others.get(), &buffers);
-    if (!had.ok()) return WithoutMemory(had, executable, can_fall_back);
+    if (!had.ok()) {
+      for (std::size_t i = 0; i < buffers.outputs.size(); ++i) delete ctx->release_output(static_cast<int>(i)).tensor;
+      return WithoutMemory(had, executable, can_fall_back);
+    }
     const bool overwrites = std::any_of(executable.state.begin(), executable.state.end(),
                                         [](const StatePlan& plan) { return !plan.fresh; });
 
