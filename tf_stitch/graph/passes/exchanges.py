@@ -4,7 +4,7 @@ addition of two is the same in either order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -28,16 +28,13 @@ def exchange_between_two(state: GraphState, are_peers: Callable[[int, int], bool
     """
     edit = GraphEdit(state)
     found = [node for node in edit.order if node.op == ALL_REDUCE and _of_peers(node, are_peers)]
-    names = {node.name: edit.free_name(f"{node.name}/tfs_exchange") for node in found}
     for node in found:
         exchange = NodeDef()
         exchange.CopyFrom(node)
-        exchange.name, exchange.op = names[node.name], EXCHANGE
-        # Exchanges of a device stay one behind the other; an addition waits for its exchange alone.
-        exchange.input[:] = [_behind(name, names) for name in node.input]
+        exchange.name, exchange.op = edit.free_name(f"{node.name}/tfs_exchange"), EXCHANGE
         _put(edit, exchange, node, edit.types(node.name))
         edit.gone.add(node.name)
-        edit.renamed[f"^{node.name}"] = f"^{exchange.name}"
+        edit.renamed[f"^{node.name}"] = f"^{exchange.name}"  # those of a device stay one behind the other
         readers = [reader for reader in edit.users.get(node.name, [])
                    if f"{node.name}:0" in map(canonical_tensor, reader.input)]
         if [reader.op for reader in readers] == ["SplitV"] and f"{node.name}:0" not in edit.state.preserved:
@@ -50,11 +47,6 @@ def exchange_between_two(state: GraphState, are_peers: Callable[[int, int], bool
 def _of_peers(node: NodeDef, are_peers: Callable[[int, int], bool]) -> bool:
     gpus = [int(device.rpartition(":")[2]) for device in node.attr["group"].s.decode().split(";")]
     return len(gpus) == 2 and are_peers(*gpus)
-
-
-def _behind(name: str, exchanges: Mapping[str, str]) -> str:
-    waited = name.removeprefix("^")
-    return f"^{exchanges[waited]}" if name.startswith("^") and waited in exchanges else name
 
 
 def _add_parts(edit: GraphEdit, node: NodeDef, exchange: str, split: NodeDef) -> None:
