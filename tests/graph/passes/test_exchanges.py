@@ -98,3 +98,12 @@ def test_what_stays(group: bytes) -> None:
             node.attr["group"].s = group
     made = exchanged(state, peers=group.count(b";") == 2)
     assert made is state
+
+
+def test_a_sum_that_the_caller_gets_stays() -> None:
+    """With all that meet it: one member cannot sum while the other one exchanges."""
+    state = on_gpus(step())
+    kept = GraphState(state.graph_def, state.types_of, state.preserved | {"sum_1"})
+    assert exchanged(kept) is kept
+    split = GraphState(state.graph_def, state.types_of, state.preserved | {"split_0"})
+    assert "split_0" in ops_of(exchanged(split), "SplitV")

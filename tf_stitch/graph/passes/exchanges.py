@@ -27,7 +27,9 @@ def exchange_between_two(state: GraphState, are_peers: Callable[[int, int], bool
             answer.
     """
     edit = GraphEdit(state)
-    found = [node for node in edit.order if node.op == ALL_REDUCE and _of_peers(node, are_peers)]
+    sums, preserved = [node for node in edit.order if node.op == ALL_REDUCE], state.preserved
+    stay = {_group(node) for node in sums if node.name in preserved}  # all members of a sum are alike
+    found = [node for node in sums if _group(node) not in stay and _of_peers(node, are_peers)]
     for node in found:
         exchange = NodeDef()
         exchange.CopyFrom(node)
@@ -37,7 +39,7 @@ def exchange_between_two(state: GraphState, are_peers: Callable[[int, int], bool
         edit.renamed[f"^{node.name}"] = f"^{exchange.name}"  # those of a device stay one behind the other
         readers = [reader for reader in edit.users.get(node.name, [])
                    if f"{node.name}:0" in map(canonical_tensor, reader.input)]
-        if [reader.op for reader in readers] == ["SplitV"] and f"{node.name}:0" not in edit.state.preserved:
+        if [reader.op for reader in readers] == ["SplitV"] and readers[0].name not in preserved:
             _add_parts(edit, node, exchange.name, readers[0])
         else:
             edit.renamed[f"{node.name}:0"] = _add(edit, node, node.input[0], exchange.name, edit.types(node.name)[0])
@@ -45,8 +47,12 @@ def exchange_between_two(state: GraphState, are_peers: Callable[[int, int], bool
 
 
 def _of_peers(node: NodeDef, are_peers: Callable[[int, int], bool]) -> bool:
-    gpus = [int(device.rpartition(":")[2]) for device in node.attr["group"].s.decode().split(";")]
+    gpus = [int(device.rpartition(":")[2]) for device in _group(node).split(";")]
     return len(gpus) == 2 and are_peers(*gpus)
+
+
+def _group(node: NodeDef) -> str:
+    return str(node.attr["group"].s.decode())
 
 
 def _add_parts(edit: GraphEdit, node: NodeDef, exchange: str, split: NodeDef) -> None:
