@@ -11,6 +11,7 @@ import pytest
 
 from tests.differential.attention_steps import B, Step, all_copies, masked, padding, scaled
 from tests.differential.runner import check_all, compiled, region
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
@@ -21,7 +22,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.passes import private_copies
 from tf_stitch.passes.private_copies import PrivateCopies
-from tf_stitch.planning.attention_choice import copies_for
+from tf_stitch.planning import attention_choice
+from tf_stitch.planning.attention_choice import attention_copies, copies_for
 from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.limited_patterns import limit_patterns
@@ -155,3 +157,18 @@ def test_a_plan_that_is_cut_short_covers_every_node(patterns: int, always: None)
     plan = compiled(SMALL.graph(), H200).plan
     cut = limit_patterns(plan, patterns)
     assert sum(len(pattern.nodes) > 1 for pattern in cut.patterns) == patterns
+
+
+def test_attentions_are_judged_as_they_would_be_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one graph for all of a region, not in one for each."""
+    times = PatternCompiler(H200, aligned=True)
+    alone = [step.graph() for step in (LARGE, SMALL, replace(LARGE, queries=128), LARGE)]
+    region = TensorGraph("steps", [(f"{i}{key}", node) for i, graph in enumerate(alone) for key, node in graph.outputs])
+    made = []
+    monkeypatch.setattr(attention_choice, "with_copies",
+                        lambda graph, chosen: made.append(graph) or with_copies(graph, chosen))
+    together = attention_copies(region, times)
+    assert made == [region]
+    apart = [copies for graph in alone for copies in attention_copies(graph, times)]
+    assert set(together) == set(apart)
+    assert 0 < len(apart) < 8, "some pay, others do not"

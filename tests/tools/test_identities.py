@@ -12,7 +12,7 @@ from tf_stitch.graph.shapes.doubted_sizes import doubted_for_integers, doubted_o
 from tools.identities.calls import draw, why_not
 from tools.identities.check import OF_KNOWN, OF_OPEN, check
 from tools.identities.joint_recipes import JOINT_RECIPES
-from tools.identities.page import PAGE, page
+from tools.identities.page import PAGE, UNSEEN, page
 from tools.identities.registered import registered
 from tools.identities.table import BELIEVED, TABLE, write
 
@@ -32,13 +32,18 @@ def test_what_a_run_does_not_reach_stays(tmp_path: Path, monkeypatch: pytest.Mon
     verdict = {"op": "B", "ran": 1, "unequal": "", "miscounted": "", "why_not": "", "status": "equal"}
     unequal = [verdict | {"op": op, "unequal": "two", "miscounted": miscounted, "status": "unequal"}
                for op, miscounted in (("Conv3D", ""), ("D", f"2{OF_KNOWN}"), ("ResizeBicubicGrad", f"3{OF_KNOWN}"))]
-    write([verdict, *unequal], {}, ["A"], "", "")
+    not_run = [verdict | {"op": op, "ran": 0, "status": f"not run{shared}"}
+               for op, shared in (("E", ""), ("F", ", no names shared"))]  # fmt: skip
+    write([verdict, *unequal, *not_run], {}, ["A"], "", "")
     table = json.loads(path.read_text())
-    assert table["doubted"] == {"A": "why", "D": "two", "ResizeBicubicGrad": "two"}, "B was run, Conv3D is believed"
+    assert table["doubted"] == {"A": "why", "D": "two", "E": UNSEEN, "ResizeBicubicGrad": "two"}, (
+        "B was run, Conv3D is believed, there is nothing to believe of F")
     assert table["miscounted"] == {"A": f"no{OF_OPEN}", "D": f"2{OF_KNOWN}"}, "the gradient's number is believed"
     assert table["of known sizes"] == ["D"]
     assert table["of open integers"] == []
-    assert "| A | why | no where an integer is no constant |" in (tmp_path / "page.md").read_text()
+    page_text = (tmp_path / "page.md").read_text()
+    assert "| A | why | no where an integer is no constant |" in page_text
+    assert "of 1 ops of which no call ran: E." in page_text
 
 
 def test_a_wrong_number_is_found() -> None:
@@ -46,6 +51,11 @@ def test_a_wrong_number_is_found() -> None:
     assert verdict.miscounted.endswith(OF_OPEN)
     assert "SplitV" in miscounted_ops()
     assert "SplitV" in doubted_for_integers()
+
+
+def test_lists_of_types_are_drawn() -> None:
+    verdict = check(registered()["IdentityN"], 20, 4, 2.0)
+    assert verdict.ran == 4
 
 
 @pytest.mark.parametrize("op", ["AddV2", "Cumsum", "MatMul", "Pad", "Softmax", "Tile"])

@@ -110,9 +110,14 @@ def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
     """Users of each node among `nodes`, each once."""
     users: dict[Node, list[Node]] = {}
     for node in nodes:
-        users.setdefault(node, [])
-        for operand in dict.fromkeys(node.operands):
-            users.setdefault(operand, []).append(node)
+        if node not in users:
+            users[node] = []
+        operands = node.operands
+        for operand in operands if len(operands) == 1 else dict.fromkeys(operands):
+            if operand in users:
+                users[operand].append(node)
+            else:
+                users[operand] = [node]
     return users
 
 

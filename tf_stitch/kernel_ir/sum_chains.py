@@ -89,7 +89,10 @@ def longest(extent: int) -> int:
 
 def sum_chains(program: k.Program) -> dict[str, Chain]:
     """The chain of each sum of floats: of accumulators, and of arrays, whose elements have one each."""
-    chains = _Chains(float_sums(program.body))
+    sums = float_sums(program.body)
+    if not sums:
+        return {}
+    chains = _Chains(sums)
     for phase in program.phases():
         chains.body(phase.body)
     return {name: chain for name, chain in chains.found.items() if chain.depth}

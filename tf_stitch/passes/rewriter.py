@@ -24,7 +24,7 @@ def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult[TensorG
     for node in graph.nodes():
         current = with_operands(node, tuple(new[o] for o in node.operands))
         for _ in range(LIMIT):
-            result = next((r for rule in rules if (r := rule(current)) is not None), None)
+            result = _applied(rules, current)
             if result is None:
                 break
             if result.type != current.type:
@@ -36,6 +36,15 @@ def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult[TensorG
     if not modified and not graph.unread:
         return PassResult(graph, modified=False)
     return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified)
+
+
+def _applied(rules: Sequence[NodeRule], node: Node) -> Node | None:
+    """What the first rule that applies gives."""
+    for rule in rules:
+        result = rule(node)
+        if result is not None:
+            return result
+    return None
 
 
 def replace_chosen(graph: TensorGraph, chosen: Collection[Node], replacement: Callable[[Node], Node]

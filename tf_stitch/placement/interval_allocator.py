@@ -4,7 +4,8 @@ value there is."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from tf_stitch.kernel_ir.first_fit import first_fit
 
@@ -27,34 +28,41 @@ class IntervalAllocator:
 
     def gap(self, nbytes: int, first: int, last: int) -> int:
         """The lowest offset of this many bytes (one at least) that are free from time `first` to `last`."""
-        spans = list(self._spans(first, last))
+        spans, above = _spans(self._leaves, first, last)
         ranges = [self._sometimes.get(node) for node in spans]
-        ranges += [self._throughout.get(node) for node in _above(spans)]
+        ranges += [self._throughout.get(node) for node in above]
         return first_fit(nbytes, [taken for some in ranges if some is not None for taken in some.pairs()])
 
     def take(self, begin: int, end: int, first: int, last: int) -> None:
         """Takes bytes [begin, end) from time `first` to `last`."""
-        spans = list(self._spans(first, last))
+        spans, above = _spans(self._leaves, first, last)
         for node in spans:
             self._throughout.setdefault(node, _Ranges()).add(begin, end)
-        for node in (*spans, *_above(spans)):
+        for node in (*spans, *above):
             self._sometimes.setdefault(node, _Ranges()).add(begin, end)
 
-    def _spans(self, first: int, last: int) -> Iterator[int]:
-        """The nodes that make up the times `first` to `last`."""
-        low, high = first + self._leaves, last + self._leaves + 1
-        while low < high:
-            if low & 1:
-                yield low
-                low += 1
-            if high & 1:
-                high -= 1
-                yield high
-            low, high = low >> 1, high >> 1
+
+@lru_cache(maxsize=64)
+def _spans(leaves: int, first: int, last: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The nodes of a tree that make up the times `first` to `last`, and all above these. A value is tried in one memory
+    after the other, whose trees are alike."""
+    spans = list(_cut(leaves, first, last))
+    return spans, list(_above(spans))
+
+
+def _cut(leaves: int, first: int, last: int) -> Iterator[int]:
+    low, high = first + leaves, last + leaves + 1
+    while low < high:
+        if low & 1:
+            yield low
+            low += 1
+        if high & 1:
+            high -= 1
+            yield high
+        low, high = low >> 1, high >> 1
 
 
 def _above(nodes: list[int]) -> set[int]:
-    """All nodes above these."""
     found: set[int] = set()
     for node in nodes:
         node >>= 1

@@ -56,14 +56,13 @@ def attentions_to_call(graph: TensorGraph, device: DeviceSpec, times: PatternTim
 def _trained(graph: TensorGraph, times: PatternTimes) -> list[FusedTraining]:
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))
+    may = [(trained, fused) for trained in find_trained(nodes, users, wanted)
+           if all(map(is_large_matmul, trained.matmuls))
+           and (fused := plain_training(trained)) is not None and _fits(fused)]
+    now = microseconds_now(graph, [trained for trained, _ in may], users, wanted, times)
     found: dict[FusedTraining, set[Node]] = {}  # each with what its calls read, and all that is made of
-    for trained in find_trained(nodes, users, wanted):
-        if not all(map(is_large_matmul, trained.matmuls)):
-            continue
-        fused = plain_training(trained)
-        if fused is None or not _fits(fused) or \
-                sum(_called_us(fused, kind) for kind in AttentionPass) >= \
-                microseconds_now(graph, trained, users, wanted, times):
+    for (_, fused), us in zip(may, now, strict=True):
+        if sum(_called_us(fused, kind) for kind in AttentionPass) >= us:
             continue
         above = _made_of(x.node for x in (fused.queries, fused.keys, fused.values, fused.grad))
         if not _needs_itself(fused, above, found):

@@ -71,30 +71,34 @@ def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
     predicted to take less time so, forward pass included."""
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))
-    attentions = list(find_trained(nodes, users, wanted))
-    free = free_nodes(nodes) if attentions else frozenset()
-    found: list[Copies] = []
-    for trained in attentions:
-        if not all(map(is_large_matmul, trained.matmuls)):
-            continue
-        copies = copies_for(trained)
-        anew = _time_with(graph, trained, copies, times)
-        if anew is not None and anew * MISSED < _time_apart(trained, users, wanted, free, times):
-            found += copies
-    return found
+    attentions = [trained for trained in find_trained(nodes, users, wanted)
+                  if all(map(is_large_matmul, trained.matmuls))]
+    apart, anew = _both_times(graph, attentions, users, wanted, times)
+    return [copies for trained, before, after in zip(attentions, apart, anew, strict=True)
+            if after is not None and after * MISSED < before for copies in copies_for(trained)]
 
 
-def microseconds_now(graph: TensorGraph, trained: TrainedAttention, users: dict[Node, list[Node]],
-                     wanted: frozenset[Node], times: PatternTimes) -> float:
-    """What an attention and its gradients take by the better of both ways, with scores in memory and without.
+def microseconds_now(graph: TensorGraph, attentions: Sequence[TrainedAttention], users: dict[Node, list[Node]],
+                     wanted: frozenset[Node], times: PatternTimes) -> list[float]:
+    """What each attention and its gradients take by the better of both ways, with scores in memory and without.
 
     Args:
         users: of every node of the graph.
         wanted: live-out values of the graph.
     """
-    apart = _time_apart(trained, users, wanted, free_nodes(graph.nodes()), times)
-    anew = _time_with(graph, trained, copies_for(trained), times)
-    return apart if anew is None else min(apart, anew * MISSED)
+    apart, anew = _both_times(graph, attentions, users, wanted, times)
+    return [before if after is None else min(before, after * MISSED)
+            for before, after in zip(apart, anew, strict=True)]
+
+
+def _both_times(graph: TensorGraph, attentions: Sequence[TrainedAttention], users: dict[Node, list[Node]],
+                wanted: frozenset[Node], times: PatternTimes) -> tuple[list[float], list[float | None]]:
+    """Microseconds of each attention with scores in memory, and without."""
+    if not attentions:
+        return [], []
+    free = free_nodes(graph.nodes())
+    return ([_time_apart(trained, users, wanted, free, times) for trained in attentions],
+            _times_with_copies(graph, attentions, times))
 
 
 def _time_apart(trained: TrainedAttention, users: dict[Node, list[Node]], wanted: frozenset[Node],
@@ -110,25 +114,32 @@ def copies_for(trained: TrainedAttention) -> list[Copies]:
             Copies(frozenset(trained.for_keys), frozenset(trained.of_keys))]
 
 
-def _time_with(graph: TensorGraph, trained: TrainedAttention, copies: Sequence[Copies], times: PatternTimes
-               ) -> float | None:
-    """Microseconds of an attention and its gradients as kernels, or of the library's calls and a kernel between them in
-    the forward pass where that is no kernel; None if gradients are none."""
-    changed, new = with_copies(graph, copies)
+def _times_with_copies(graph: TensorGraph, attentions: Sequence[TrainedAttention], times: PatternTimes
+                       ) -> list[float | None]:
+    """Microseconds of each attention and its gradients as kernels, or of the library's calls and a kernel between them
+    in the forward pass where that is no kernel; None if gradients are none. All have their copies in one graph: a graph
+    for each would cost a large one's time as often as it has layers."""
+    changed, new = with_copies(graph, [copies for trained in attentions for copies in copies_for(trained)])
     nodes = changed.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(changed))
-    scores, result = new[trained.matmuls[0]], new[trained.matmuls[1]]
-    gradients = list(find_gradients(nodes, users, wanted))
-    attentions = list(find_attentions([result], users, wanted))
-    if len(gradients) != len(copies):
-        return None
-    free = free_nodes(nodes, [*attentions, *gradients], wanted)
-    kernels: list[AttentionKernel] = [*attentions, *gradients]
-    known = [times.exact(make_pattern(kernel.nodes, users, wanted, free)) for kernel in kernels]
-    if any(us is None for us in known):
-        return None
-    if not attentions:
-        forward = [new[n] for n in trained.forward]
-        known += [times.exact(make_pattern(part, users, wanted, free)) or 0.0 for part in
-                  ([scores], forward, [result])]
-    return sum(us for us in known if us is not None)
+    forward = {found.second: found for found in
+               find_attentions([new[trained.result.matmul] for trained in attentions], users, wanted)}
+    gradients = {found.score_sum.matmul: found for found in find_gradients(nodes, users, wanted)}
+    free = free_nodes(nodes, [*forward.values(), *gradients.values()], wanted)
+
+    def us(part: Sequence[Node]) -> float | None:
+        return times.exact(make_pattern(part, users, wanted, free))
+
+    def time_of(trained: TrainedAttention) -> float | None:
+        ends = [new[end.matmul] for end in (trained.query, trained.key)]
+        result = forward.get(new[trained.result.matmul])
+        kernels: list[AttentionKernel | None] = [gradients.get(end) for end in ends]
+        kernels += [] if result is None else [result]
+        known = [None if kernel is None else us(kernel.nodes) for kernel in kernels]
+        if result is None:
+            parts = [trained.scores.matmul], trained.forward, [trained.result.matmul]
+            known += [us([new[node] for node in part]) or 0.0 for part in parts]
+        found = [time for time in known if time is not None]
+        return sum(found) if len(found) == len(known) else None
+
+    return [time_of(trained) for trained in attentions]

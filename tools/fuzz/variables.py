@@ -3,6 +3,7 @@
     python -m tools.fuzz.variables --seeds=0:5000 --jobs=14 --out=benchmarks/variable_programs.md
     python -m tools.fuzz.variables --seeds=17                 one
     python -m tools.fuzz.variables --seeds=0:100 --kernels    by kernels, rather than by TensorFlow's ops in regions
+    python -m tools.fuzz.variables --seeds=0:100 --in_turns   by either, in every other call
     python -m tools.fuzz.variables --seeds=0:100 --selects    both sides of branches are computed, as on a GPU
 
 Each program is called several times, with other branches and trip counts; its results and what its variables have are
@@ -28,6 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tools.forced_forms import UNBUILT, force, runs
+
 if TYPE_CHECKING:
     from tf_stitch.plugin.session import Session
 
@@ -36,6 +39,8 @@ CHUNK = 25
 """Programs to a process: it keeps what TensorFlow keeps of each."""
 PATIENCE = 30.0
 """Seconds for each program of a process, which else does not end."""
+KERNELS, IN_TURNS = "kernels", "in_turns"
+FORMS = {UNBUILT: "TensorFlow ops in regions", KERNELS: "kernels", IN_TURNS: "kernels and TensorFlow ops in turns"}
 REFUSED = "in the rewritten graph, which uses the same variable", "lost an update"
 
 
@@ -84,7 +89,8 @@ def try_program(seed: int, calls: int = CALLS) -> Outcome:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:100", help="one seed, or FIRST:END")
-    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--kernels", dest="form", action="store_const", const=KERNELS, default=UNBUILT)
+    parser.add_argument("--in_turns", dest="form", action="store_const", const=IN_TURNS)
     parser.add_argument("--selects", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
@@ -94,7 +100,7 @@ def main() -> int:
     first, _, end = args.seeds.partition(":")
     seeds = range(int(first), int(end or int(first) + 1))
     if args.here:
-        print(json.dumps(_chunk(seeds, args.kernels, args.selects)))
+        print(json.dumps(_chunk(seeds, args.form, args.selects)))
         return 0
     begin, counts, failures, refusals = time.monotonic(), Counter[str](), list[Case](), list[Case]()
 
@@ -102,7 +108,7 @@ def main() -> int:
         if time.monotonic() - begin > args.seconds:
             return None
         return _in_a_process(range(start, min(start + CHUNK, seeds.stop)),
-                             ["--kernels"] * args.kernels + ["--selects"] * args.selects)
+                             [f"--{args.form}"] * (args.form != UNBUILT) + ["--selects"] * args.selects)
 
     with ThreadPoolExecutor(args.jobs) as pool:
         for part in filter(None, pool.map(chunk, range(seeds.start, seeds.stop, CHUNK))):
@@ -111,7 +117,7 @@ def main() -> int:
             refusals += part["refusals"]
             print(f"{dict(counts)} {failures} {refusals}", flush=True)
     if args.out is not None:
-        args.out.write_text(_table(counts, failures, refusals, args.kernels))
+        args.out.write_text(_table(counts, failures, refusals, args.form))
     return bool(failures)
 
 
@@ -134,18 +140,18 @@ def _ended(how: str, case: Case) -> dict[str, Any]:
     return {"counts": {how: 1}, "failures": [case], "refusals": []}
 
 
-def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
+def _chunk(seeds: range, form: str, selects: bool) -> dict[str, Any]:
     from tf_stitch.config import StitchConfig
     from tf_stitch.plugin import activation
-    from tf_stitch.plugin.session import Session
 
     if selects:
         _compute_both_sides()
-    if not kernels:
-        Session.build = lambda *_: None  # type: ignore[method-assign]
-    activation.enable(StitchConfig(enabled=True, async_builds="0", profitability_check=False, min_region=1))
+    if form != KERNELS:
+        force(form)
+    activation.enable(StitchConfig(enabled=True, async_builds="0", profitability_check=form == IN_TURNS, min_region=1))
     session, failures, refusals = activation.current_session(), list[Case](), list[Case]()
     assert session is not None
+    session.report.most_gone = len(seeds) * CALLS  # their graphs are gone, their runs still count
     for seed in seeds:
         try:
             outcome = try_program(seed)
@@ -155,9 +161,11 @@ def _chunk(seeds: range, kernels: bool, selects: bool) -> dict[str, Any]:
             failures.append((seed, outcome.wrong))
         new = _refusals(session) - Counter(reason for _, reason in refusals)
         refusals += [(seed, reason) for reason in new.elements()]
+    by_kernels, by_fallbacks = runs()
     return {"failures": failures, "refusals": refusals,
             "counts": {"programs": len(seeds), "calls": len(seeds) * CALLS, "wrong": len(failures),
-                       "regions": session.report.regions_seen, "refused": len(refusals)}}  # fmt: skip
+                       "regions": session.report.regions_seen, "run by kernels": by_kernels,
+                       "run by TensorFlow": by_fallbacks, "refused": len(refusals)}}  # fmt: skip
 
 
 def _refusals(session: Session) -> Counter[str]:
@@ -183,12 +191,13 @@ def _compute_both_sides() -> None:
     branch_nodes.device_type = lambda device: "GPU"
 
 
-def _table(counts: Counter[str], failures: list[Case], refusals: list[Case], kernels: bool) -> str:
+def _table(counts: Counter[str], failures: list[Case], refusals: list[Case], form: str) -> str:
     from tools.benchmark.raw_rows import command_line
 
-    columns = ("programs", "calls", "regions", "refused", "wrong", "crashed", "hung")
+    columns = ("programs", "calls", "regions", "run by kernels", "run by TensorFlow", "refused", "wrong", "crashed",
+               "hung")
     lines = ["# Programs that read and update variables, stitched and in NumPy", "",
-             f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {'kernels' if kernels else 'TensorFlow ops in regions'}: "
+             f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {FORMS[form]}: "
              f"`{command_line(sys.argv)}`", "", f"| {' | '.join(columns)} |", "| ---: " * len(columns) + "|",
              f"| {' | '.join(str(counts[column]) for column in columns)} |"]  # fmt: skip
     lines += ["", *(f"- seed {seed}: {what}" for seed, what in (*failures, *refusals))] if failures or refusals else []

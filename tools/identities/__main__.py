@@ -2,6 +2,8 @@
 
     python -m tools.identities                      all ops; writes tf_stitch/graph/shapes/doubted_sizes.json
     python -m tools.identities --ops=Conv2D,Pad     shows what is found about these
+    python -m tools.identities --ops=Conv2D --details=/tmp/new.jsonl &&
+    python -m tools.identities --from=benchmarks/raw/identities.jsonl.gz,/tmp/new.jsonl   an op anew, others as before
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _WANTED = flags.DEFINE_integer("wanted", 16, "calls of an op that run")
 _SECONDS = flags.DEFINE_float("seconds", 0.4, "of the processor for an op, about")
 _PART = flags.DEFINE_string("part", "0/1", "which of how many parts of the ops")
 _DETAILS = flags.DEFINE_string("details", "", "file for a JSON line an op")
-_FROM = flags.DEFINE_list("from", [], "write the table from these files of details, and run nothing")
+_FROM = flags.DEFINE_list("from", [], "write the table and its rows from these files of details, and run nothing")
+RAW = Path("benchmarks/raw/identities.jsonl.gz")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -65,6 +68,7 @@ def _read(paths: Sequence[str]) -> list[dict[str, Any]]:
 def _write(found: Sequence[dict[str, Any]], ops: Sequence[str], left_out: dict[str, str]) -> None:
     reached = {v["op"] for v in found}
     not_reached = [name for name in ops if name not in left_out and name not in reached]
+    RAW.write_bytes(gzip.compress("".join(json.dumps(v) + "\n" for v in found).encode(), mtime=0))
     write(found, left_out, not_reached, command_line(sys.argv), version())
 
 

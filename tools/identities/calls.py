@@ -98,10 +98,7 @@ def draw(op: OpDef, rng: np.random.Generator) -> Call:
     rank = int(rng.integers(0, 5))
     inputs: Arrays = {}
     for arg in op.input_arg:
-        count = attrs.get(arg.number_attr, 1) if arg.number_attr else 1
-        types = [attrs[arg.type_attr] if arg.type_attr else tf.as_dtype(arg.type)] * count
-        if arg.type_list_attr:
-            types = attrs[arg.type_list_attr]
+        types = _types_of(arg, attrs)
         shape = _shape(rank, sizes, rng)
         drawn = [_array(dtype, shape if rng.random() < 0.8 else _shape(rank, sizes, rng), rng) for dtype in types]
         if arg.name in recipe:
@@ -109,6 +106,14 @@ def draw(op: OpDef, rng: np.random.Generator) -> Call:
         inputs[arg.name] = drawn if arg.number_attr or arg.type_list_attr else drawn[0]
     derived = {name for arg in op.input_arg for name in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
     return Call(op.name, {name: value for name, value in attrs.items() if name not in derived}, inputs)
+
+
+def _types_of(arg: OpDef.ArgDef, attrs: Mapping[str, Any]) -> list[tf.DType]:
+    """Types of an argument's tensors."""
+    if arg.type_list_attr:
+        return list(attrs[arg.type_list_attr])
+    one = attrs[arg.type_attr] if arg.type_attr else tf.as_dtype(arg.type)
+    return [one] * (attrs[arg.number_attr] if arg.number_attr else 1)
 
 
 def _given(value: Any, rng: np.random.Generator) -> Any:

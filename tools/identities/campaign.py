@@ -9,7 +9,7 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tools.identities.check import check
+from tools.identities.check import NOT_RUN, check
 from tools.identities.registered import registered
 
 
@@ -43,7 +43,7 @@ def verdicts(names: Sequence[str], tries: int, wanted: int, seconds: float) -> I
             link, process = _started(context, tries, wanted, seconds)
             skip.append(answer)
             if len(skip) == 4:
-                yield {"op": name, "ran": 0, "status": "not run", "why_not": "ends the process", "unequal": "",
+                yield {"op": name, "ran": 0, "status": NOT_RUN, "why_not": "ends the process", "unequal": "",
                        "miscounted": "", "shared": 0, "compared": 0, "crashes": 4}  # fmt: skip
                 break
     link.send(None)

@@ -20,6 +20,10 @@ from tools.identities.calls import Call, UndrawableError, draw
 Sizes = list[tuple[int, ...]]
 MOST_CONSTANT = 16
 """Elements of an integer input that inference may be told."""
+NOT_RUN = "not run"
+"""Status of an op of which no call ran, and to whose sizes inference may give one name."""
+MOST_SAID = 400
+"""Characters of an error that are kept."""
 OF_KNOWN, OF_RANKS, OF_OPEN = " of known sizes", "", " where an integer is no constant"
 """What inference was told, behind what it got wrong."""
 
@@ -68,7 +72,7 @@ class Verdict:
             return "unequal"
         if self.ran:
             return "equal" if self.shared else "no names shared"
-        return "not run, no names shared" if not self.shared else "not run"
+        return f"{NOT_RUN}, no names shared" if not self.shared else NOT_RUN
 
 
 def check(op: OpDef, tries: int, wanted: int, seconds: float, skip: Sequence[int] = (), at: Any = lambda trial: None
@@ -95,7 +99,7 @@ def check(op: OpDef, tries: int, wanted: int, seconds: float, skip: Sequence[int
             verdict.why_not = str(error)
             return verdict
         except Exception as error:  # whatever the op has against these inputs
-            refused = f"{type(error).__name__}: {str(error)[:120]}"
+            refused = f"{type(error).__name__}: {str(error)[:MOST_SAID]}"
             continue
         calls.append((call, sizes))
     verdict.ran = len(calls)

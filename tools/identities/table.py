@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.identities.check import OF_KNOWN, OF_OPEN
-from tools.identities.page import PAGE, page
+from tools.identities.check import NOT_RUN, OF_KNOWN, OF_OPEN
+from tools.identities.page import PAGE, UNSEEN, page
 
 TABLE = Path("tf_stitch/graph/shapes/doubted_sizes.json")
 BELIEVED: Mapping[str, str] = {
@@ -51,6 +51,7 @@ def write(found: Sequence[Mapping[str, Any]], left_out: Mapping[str, str], not_r
     doubts = {kind: {op: why for op, why in earlier[kind].items() if op in not_reached}
                     | {v["op"]: v[field] for v in found if v[field] and v["op"] not in believed[kind]}
               for kind, field in KINDS.items()}  # fmt: skip
+    doubts["doubted"] |= {v["op"]: UNSEEN for v in found if v["status"] == NOT_RUN}
     whys = [(op, why) for of_kind in doubts.values() for op, why in of_kind.items()]
     always = {op for op, why in whys if not why.endswith(OF_OPEN)}
     table = {

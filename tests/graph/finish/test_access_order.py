@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -214,3 +215,30 @@ def _ordered(graph_def: GraphDef) -> set[tuple[str, str]]:
     uses = {name: node.input[0] for name, node in nodes.items() if node.op.endswith("VariableOp")}
     return {(a, b) for b in uses for a in before(b) & uses.keys() if uses[a] == uses[b]
             and "AssignVariableOp" in (nodes[a].op, nodes[b].op)}
+
+
+def test_many_variables_are_checked_in_linear_time() -> None:
+    """A region updates each variable by a node of its own, as optimizers do."""
+    def calls(variables: int) -> int:
+        before, after = [], []
+        for i in range(variables):
+            before += [f"v{i} = VarHandleOp()", f"step/{i}/old = ReadVariableOp(v{i})",
+                       f"step/{i}/new = Tanh(step/{i}/old)", f"step/{i}/update = AssignVariableOp(v{i}, step/{i}/new)"]
+            after.append(f"v{i} = VarHandleOp()")
+        after.append(f"region = StitchStateOp({', '.join(f'v{i}' for i in range(variables))})")
+        members = {f"step/{i}/{name}": "region" for i in range(variables) for name in ("old", "new", "update")}
+        given, rewritten, count = graph("\n".join(before)), graph("\n".join(after), variables), 0
+
+        def profile(frame: object, event: str, argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(profile)
+        try:
+            check_access_order(given, rewritten, members)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    few, many = calls(50), calls(200)
+    assert many < 4.5 * few

@@ -77,6 +77,9 @@ class _Images:
 
     def __init__(self, old: Sequence[Access], new: Sequence[Access], members: Mapping[str, str]) -> None:
         names = {(access.node.name, access.resource): access for access in old}
+        accessed: dict[str, list[str]] = defaultdict(list)  # node -> resources, in the graph as TensorFlow gave it
+        for name, resource in names:
+            accessed[name].append(resource)
         there = {(access.node.name, access.resource): access for access in new}
         self._members, self._there = members, there
         self._named_after: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -84,18 +87,15 @@ class _Images:
         """Of what is in the rewritten graph, what may do more than read."""
         regions = set(members.values())
         for name, resource in there:
-            origin = None if (name, resource) in names or name in regions else _origin(name, resource, names)
-            if origin is not None:
-                self._named_after[origin, resource].append(name)
+            if (name, resource) not in names and name not in regions:
+                origin = _origins(name, accessed).get(resource)
+                if origin is not None:
+                    self._named_after[origin, resource].append(name)
             if name not in regions and there[name, resource].writes:
                 self.writes.add((name, resource))
-        resources_of: dict[str, list[str]] = defaultdict(list)
-        for name, resource in there:
-            resources_of[name].append(resource)
         for member, region in members.items():
-            for resource in resources_of.get(region, ()):
-                origin = member if (member, resource) in names else _origin(member, resource, names)
-                if origin is not None:
+            for resource, origin in _origins(member, accessed).items():
+                if (region, resource) in there:
                     self._named_after[origin, resource].append(region)
                     if names[origin, resource].writes:
                         self.writes.add((region, resource))
@@ -115,13 +115,14 @@ class _Images:
         return found
 
 
-def _origin(name: str, resource: str, names: Mapping[tuple[str, str], Access]) -> str | None:
-    """The access that a node is named after."""
-    while "/" in name:
+def _origins(name: str, accessed: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Resource -> the node that accesses it which a node is, or else is named after."""
+    found: dict[str, str] = {}
+    while name:
+        for resource in accessed.get(name, ()):
+            found.setdefault(resource, name)
         name = name.rpartition("/")[0]
-        if (name, resource) in names:
-            return name
-    return None
+    return found
 
 
 class _Check:

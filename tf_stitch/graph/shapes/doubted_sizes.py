@@ -3,8 +3,9 @@
 TensorFlow's inference gives equal sizes one name. For some ops it gives one to sizes that differ: the padded rows and
 columns of SpaceToBatch have one name where the paddings are no constants. For others it computes with a size that it
 does not know as if it was -1: an off-diagonal of unknown length makes a matrix of 0 rows. `doubted_sizes.json` lists
-both, with the reason. The command `python -m tools.identities` finds them by running every op of TensorFlow with sizes
-that differ, and writes the file. SplitV is wrong only where its axis is no constant, as SpaceToBatch for its paddings.
+both, with the reason, and ops of which no call could be run. The command `python -m tools.identities` finds them by
+running every op of TensorFlow with sizes that differ, and writes the file. SplitV is wrong only where its axis is no
+constant, as SpaceToBatch for its paddings.
 """
 
 from __future__ import annotations
