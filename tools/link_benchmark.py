@@ -1,4 +1,4 @@
-"""What two GPUs take to sum, by NCCL with some numbers of blocks and by their copy engines, and what kernels lose by it.
+"""What two GPUs take to sum, by NCCL with some numbers of blocks and by their copy engines, and what kernels lose.
 
 In PyTorch, a process for each GPU. Prints CSV: of a sum or a copy alone, milliseconds of each size; of kernels,
 what they take alone, and beside sums of 64 MB or copies that go on all the time.
