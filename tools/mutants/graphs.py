@@ -173,14 +173,9 @@ MUTANTS = (
     Mutant("a sum of parts is added whole", "tf_stitch/graph/passes/exchanges.py",
            '[reader.op for reader in readers] == ["SplitV"]', "[] == readers",
            ("tests/graph/passes/test_exchanges.py",)),
-    Mutant("the end of a step waits for what another GPU has been given", "tf_stitch/native/op/given_op.cc",
-           """TFS_REGISTER_OP("StitchTaken")
-    .Input("given: int32")
-    .SetIsStateful()
-""", """TFS_REGISTER_OP("StitchTaken")
-    .Input("given: int32")
-""",
-           ("tests/native/test_given_op.py",)),
+    Mutant("the end of a step waits for what another GPU has been given", "tf_stitch/graph/finish/end_on_host.py",
+           'op="StitchTaken"', 'op="Identity"',
+           ("tests/graph/finish/test_end_on_host.py",)),
     Mutant("values of another process are copied as those of a GPU here", "tf_stitch/graph/finish/copy_between_gpus.py",
            'other.device.startswith(f"{task}/")', "True",
            ("tests/graph/finish/test_copy_between_gpus.py",)),
