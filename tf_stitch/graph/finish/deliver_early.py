@@ -61,7 +61,7 @@ def _early(node: NodeDef, before: NodeDef, readers: _Readers) -> None:
 
 
 def _late(node: NodeDef, readers: _Readers) -> None:
-    """Who reads what was exchanged has to hold what was given, too: its memory is free when nobody does."""
+    """A region that reads what was exchanged has to hold what was given, too: its memory is free when nobody does."""
     found = readers.get(f"{node.name}:0", ())
     given = [reader for reader, _ in readers[canonical_tensor(node.input[0])]]
     if len(found) == 1 and found[0][0].op in REGIONS and (node.op == ALL_REDUCE or found[0][0] in given):
