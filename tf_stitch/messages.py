@@ -29,6 +29,11 @@ _voice = _Voice()
 os.register_at_fork(after_in_child=lambda: setattr(_voice, "lock", threading.Lock()))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, as "1 kernel" and "2 kernels"."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def say(text: str) -> None:
     """Says something; lines of several threads do not mix."""
     with _voice.lock:

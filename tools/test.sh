@@ -25,22 +25,21 @@ fi
 
 status=0
 "$venv/bin/python" -m ruff check . || status=1
-"$venv/bin/python" -m mypy &
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+"$venv/bin/python" -m mypy >"$said" 2>&1 &
 types=$!
-# Meanwhile, what many tests would wait for, in the form that serves all of them. If it cannot be built, they say so.
-"$venv/bin/python" -c '
-from tf_stitch.config import load_config
-from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
-
-for library in (STITCH_OP, GRAPH_HOOK):
-    build_library(library, load_config().cache_dir, portable=True)
-' >/dev/null 2>&1
-wait "$types" || status=1
-[ "$status" = 0 ] || echo "FAILED: ruff or mypy, see above; the tests run all the same" >&2
-# Last, so that its summary ends the output. A file's tests stay together: they share fixtures. Files keep the order of
-# tests/conftest.py, longest first. One worker more than processors: two fifths of a run on two are waits, for programs
-# that sleep, clocks and locks.
-workers=$(($(nproc) + 1))
+[ "$status" = 0 ] || echo "FAILED: ruff, see above; the tests run all the same" >&2
+# A file's tests stay together: they share fixtures. Files keep the order of tests/conftest.py, longest first. Two workers
+# more than processors: two fifths of a run on two are waits, for programs that sleep, clocks and locks.
+workers=$(($(nproc) + 2))
 workers=$((workers > 5 ? 5 : workers))
-"$venv/bin/python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@" || status=1
+side_by_side=(--workers="$workers")
+[ ! -e /dev/nvidiactl ] || side_by_side=(-n "$workers" --dist loadfile --no-loadscope-reorder)
+"$venv/bin/python" -m pytest "${side_by_side[@]}" "$@" || status=1
+if ! wait "$types"; then
+  cat "$said"
+  echo "FAILED: mypy, see above" >&2
+  status=1
+fi
 exit "$status"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+import tf_stitch
 from tests.cli.test_commands import command
-from tf_stitch.cli.cache import main
+from tf_stitch.cli.cache import KINDS, main
 from tf_stitch.config import load_config
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for kind, files in (("kernels", 3), ("native", 1), ("somebodys", 1)):
+    for kind, files in (("kernels", 3), ("steps", 2), ("native", 1), ("somebodys", 1)):
         (tmp_path / "cache" / kind).mkdir(parents=True)
         for number in range(files):
             (tmp_path / "cache" / kind / f"{number}").write_bytes(bytes(1 << 20))
@@ -27,7 +29,15 @@ def test_it_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == str(folder)
     assert [line.split()[:4] for line in lines[1:]] == [["kernels", "3", "files", "3.0"],
+                                                        ["steps", "2", "files", "2.0"],
                                                         ["native", "1", "files", "1.0"]]
+
+
+def test_every_kind_is_known() -> None:
+    sources = Path(tf_stitch.__file__).parent.rglob("*.py")
+    kept = {kind for source in sources for kind in re.findall(r'cache_dir / "(\w+)"', source.read_text())}
+    assert {"kernels", "steps"} <= kept
+    assert kept <= set(KINDS)
 
 
 def test_what_is_made_anew_is_removed_and_nothing_else(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

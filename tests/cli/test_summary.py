@@ -41,14 +41,17 @@ def test_what_takes_most_comes_first(document: Document) -> None:
     assert regions == [["region", "1"], ["region", "0"]], "700 runs of 2 us, 7 of 10"
     kernels = [line.split()[0] for line in lines if "row_reduction" in line]
     assert kernels == ["1.0", "0.0"]
-    assert any("1 ops to a, /home/me/train.py:7" in line for line in lines)
+    assert any("1 op to a, /home/me/train.py:7" in line for line in lines)
 
 
 def test_the_users_step_is_told_before_regions(document: Document) -> None:
     steps = [{"function": "__inference_step_3", "calls": 90, "before_us": [4.0] * 4, "now_us": [2.0] * 4, "recalled": 0,
               "why_not": ""}]
     lines = list(summary(document | {"steps": steps}, list(graphs(document))))
-    assert lines[0] == "a call of step took 4 us and takes 2 us now: 2.00x (fastest quarter of 4 turns)"
+    assert lines[0] == "a call of step took 4 us and takes 2 us now: 2.00x (middle half of 4 turns)"
+    assert lines[2].startswith("  (alone, TensorFlow's ops took longer than a whole call of step: ")
+    long = [{**step, "before_us": [40.0] * 4} for step in steps]
+    assert not any("a whole call" in line for line in summary(document | {"steps": long}, list(graphs(document))))
 
 
 def test_reasons_of_what_costs_something_have_a_place(document: Document) -> None:

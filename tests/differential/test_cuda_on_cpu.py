@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -135,7 +136,11 @@ def check(graph: TensorGraph, built: CompiledRegion, adversary: Adversary, value
                 ids=lambda p: f"{p[0]}, {'fused' if p[1] else 'apart'}")
 def planned(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion]:
     """With and without cooperative fusion."""
-    name, barriers = request.param
+    return planned_for_h200(*request.param)
+
+
+@cache
+def planned_for_h200(name: str, barriers: bool) -> tuple[TensorGraph, CompiledRegion]:
     graph = GRAPHS[name]()
     return graph, for_h200(graph, barriers)
 
@@ -154,7 +159,7 @@ def test_kernels_for_an_h200(planned: tuple[TensorGraph, CompiledRegion], advers
 def test_every_rule_is_here() -> None:
     """But attention, whose tests are in tests/emit, what writes rows and what keeps windows in registers, whose tests
     are in tests/families, and what is for CPUs alone."""
-    built = [for_h200(make(), barriers) for make in GRAPHS.values() for barriers in (True, False)]
+    built = [planned_for_h200(name, barriers)[1] for name in GRAPHS for barriers in (True, False)]
     found = {kernel.schedule.family for one in built for kernel in one.kernels}
     elsewhere = {"scatter", "row_update", "window_sums", "windows_in_registers"}
     families = {family.name for family in FAMILIES if not family.matmuls} - elsewhere

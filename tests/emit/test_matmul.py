@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import cycle
+from itertools import product as combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from tests.differential import patterns as p
 from tests.differential.runner import Array, Values, build_cubin, random_values, reference, region, run_kernel_ir
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
-from tests.support.tiers import each_commit
+from tests.support.tiers import each_commit, rows_of_each_commit
 from tf_stitch.device.spec import H200, DeviceSpec, gpu_spec
 from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
@@ -172,8 +176,14 @@ def test_nvrtc_takes_it_for_devices_without_clusters(rows: int, tmp_path: Path) 
     assert build_cuda(built.source, "80", KernelCache(tmp_path))
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize("dtype", [F32, BF16])
+def in_turns(tiles: Iterable[tuple[int, int]]) -> Any:
+    """Each commit has every tile in one of two types."""
+    tiles = list(tiles)
+    return pytest.mark.parametrize(("tile", "dtype"), rows_of_each_commit(
+        zip(tiles, cycle((F32, BF16)), strict=False), combinations(tiles, (F32, BF16))), ids=str)
+
+
+@in_turns(TILES)
 def test_every_tile(tile: tuple[int, int], dtype: DType) -> None:
     """More tiles than one each way, the last ones cut off."""
     check_tile(tile, dtype, BY_WARPS)
@@ -194,8 +204,7 @@ def test_every_tile_of_warpgroups(tile: tuple[int, int]) -> None:
     check_tile(tile, BF16, H200)
 
 
-@pytest.mark.parametrize("tile", FEW_ROWS, ids=str)
-@pytest.mark.parametrize("dtype", [F32, BF16])
+@in_turns(FEW_ROWS)
 def test_every_tile_of_few_rows(tile: tuple[int, int], dtype: DType) -> None:
     """As above, of a matmul that has few rows."""
     check_tile(tile, dtype, H200)
@@ -225,18 +234,30 @@ def test_pairs_have_tiles_in_turns(tile: tuple[int, int], order: Order) -> None:
     assert tiling.turns(shape) > 2 < tiling.stages < tiling.steps(shape)
     values, wanted = wanted_of(graph)
     check(graph, run_on_cpu(graph, built, values, Adversary(order)), wanted)
+
+
+def test_kernel_ir_of_pairs_means_the_same() -> None:
+    graph = pairs(F16, 72, 72, 136)
+    built = compiled_stitched(graph, SMALL, template="*[GRID-CTA_64,GRID-CTA_128];")
+    assert [kernel.program.cluster for kernel in built.kernels] == [2]
+    values, wanted = wanted_of(graph)
     check(graph, run_kernel_ir(graph, built, values), wanted)
 
 
-@pytest.mark.parametrize("tile", PAIRED, ids=str)
-@pytest.mark.parametrize(("across", "down"), [(False, False), (False, True), (True, False), (True, True)])
+STORED = list(combinations((False, True), repeat=2))
+
+
+@pytest.mark.parametrize(("tile", "across", "down"), rows_of_each_commit(
+    [(tile, *stored) for tile, stored in zip([*PAIRED, PAIRED[0]], STORED, strict=True)],
+    [(tile, *stored) for tile in PAIRED for stored in STORED]))
 def test_pairs_share_either_operand(tile: tuple[int, int], across: bool, down: bool) -> None:
     """An odd number of whole tiles across: the second of a last pair has nothing. Operands are stored either way."""
     check_pairs(pairs(BF16, 264, 72, 384, across, down), tile)
 
 
-@pytest.mark.parametrize(("other", "vector"), [(BF16, 8), (F32, 4), (DType.F64, 2)])
-@pytest.mark.parametrize("n", [256, 264])
+@pytest.mark.parametrize(("other", "vector", "n"), rows_of_each_commit(
+    [(BF16, 8, 264), (F32, 4, 256), (DType.F64, 2, 264)],
+    [(*of_type, n) for of_type in ((BF16, 8), (F32, 4), (DType.F64, 2)) for n in (256, 264)]))
 def test_threads_of_pairs_exchange_columns(other: DType, vector: int, n: int) -> None:
     """So many neighbours; all columns of the last tile are there, or some."""
     check_pairs(pairs(BF16, 136, 72, n, other=other), (128, 128), vector)

@@ -153,11 +153,9 @@ def _runner(start_folder: Path, tmp_path_factory: pytest.TempPathFactory,
 
 
 @pytest.fixture(scope="session")
-def expected(forked: Runner) -> list[float]:
+def expected(tensorflow: Plain) -> list[float]:
     """What small.py prints in plain TensorFlow."""
-    done = forked(SMALL, stitch="")
-    assert done.returncode == 0, done.stderr[-3000:]
-    values: list[float] = json.loads(done.stdout)
+    values: list[float] = json.loads(tensorflow(SMALL))
     return values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,18 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, key_of
 from tf_stitch.ir.interpreter import interpret
 
-X = tf.constant(np.arange(10, dtype=np.float32).reshape(2, 5))
+
+@cache
+def x() -> Any:
+    with tf.init_scope():  # a tensor that graphs capture
+        return tf.constant(np.arange(10, dtype=np.float32).reshape(2, 5))
+
+
 CUTS: dict[str, Callable[[Any], Any]] = {
-    "slice": lambda at: tf.slice(X, [0, at], [2, 3]),
-    "slice of all": lambda at: tf.slice(X, tf.stack([at, 1]), [2, 3]),
-    "index": lambda at: X[:, at],
-    "two indices": lambda at: X[at - 1, at + 2],
+    "slice": lambda at: tf.slice(x(), [0, at], [2, 3]),
+    "slice of all": lambda at: tf.slice(x(), tf.stack([at, 1]), [2, 3]),
+    "index": lambda at: x()[:, at],
+    "two indices": lambda at: x()[at - 1, at + 2],
 }
 
 

@@ -20,7 +20,14 @@ from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.plugin import function_calls
 from tf_stitch.plugin.held_variables import LEAST, HeldVariables
 
-ONE = tf.constant(1.0)
+ONE: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one() -> None:
+    """Not before tests run: see tests/support/workers.py."""
+    global ONE
+    ONE = tf.constant(1.0)
 
 
 class Watched:

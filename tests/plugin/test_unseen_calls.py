@@ -13,8 +13,15 @@ from tf_stitch.plugin import unseen_calls
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 
-X = tf.constant([1.0, 2.0])
 SEEN = "it reads a data set, a table or another resource"
+X: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def x() -> None:
+    """Not before tests run: see tests/support/workers.py."""
+    global X
+    X = tf.constant([1.0, 2.0])
 
 
 def traced(function: Callable[..., Any], **options: Any) -> tuple[FunctionDefinition, list[Any], Any]:

@@ -12,7 +12,14 @@ from tensorflow.python.eager.context import context
 from tests.support.function_calls import call_of, counting
 from tf_stitch.plugin.waiting import may_wait
 
-COUNTER = tf.Variable(1.0)
+COUNTER: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counter() -> None:
+    """Not before tests run: see tests/support/workers.py."""
+    global COUNTER
+    COUNTER = tf.Variable(1.0)
 
 
 def state_of_a_variable(x: Any) -> Any:

@@ -51,12 +51,12 @@ def with_steps(*steps: StepEntry) -> str:
 def test_a_step_is_what_the_user_called() -> None:
     """What regions took says nothing then: it is not what the program gained."""
     assert with_steps(step(8_000.0, 4_000.0)) == \
-        f"a call of train_step took 8 ms and takes 4 ms now: 2.00x (fastest quarter of 4 turns); {OPS}"
+        f"a call of train_step took 8 ms and takes 4 ms now: 2.00x (middle half of 4 turns); {OPS}"
 
 
 def test_a_slower_step_is_told() -> None:
     assert with_steps(step(4_000.0, 5_000.0)).startswith(
-        "a call of train_step took 4 ms and takes 5 ms now: 25% slower (fastest quarter of 4 turns); ")
+        "a call of train_step took 4 ms and takes 5 ms now: 25% slower (middle half of 4 turns); ")
     assert "now: no difference (" in with_steps(step(4_000.0, 4_080.0))
     assert "now: no difference (" in with_steps(step(4_080.0, 4_000.0))
 
@@ -78,7 +78,7 @@ def test_of_several_functions_the_one_that_takes_most_is_told() -> None:
     assert with_steps(*entries) == with_steps(*reversed(entries)) == with_steps(entries[0])
     unmeasured = StepEntry("__inference_next_3", 5_000, (), (), 0, "it reads a data set")
     assert with_steps(*entries, unmeasured).startswith(
-        "a call of train_step took 8 ms and takes 4 ms now: 2.00x (fastest quarter of 4 turns) (not measured: next: it "
+        "a call of train_step took 8 ms and takes 4 ms now: 2.00x (middle half of 4 turns) (not measured: next: it "
         "reads a data set); ")
 
 
@@ -110,7 +110,7 @@ def test_regions_that_were_not_timed_are_told() -> None:
         f"{NOT_MEASURED}regions of a step 0.5 ms, by TensorFlow's ops 1 ms each alone (1 of its 2 timed often enough)")
     made = report(graph("step", [0], {}, 2), region(0, 30), timed(0, 500.0, 1000.0, pairs=1))
     assert made.status_line().startswith(f"{NOT_MEASURED}no region was called often enough to be timed; ")
-    assert report(graph("step", [0], {}, 2), region(0, 3)).status_line("not timed").startswith("not timed; 1 regions, ")
+    assert report(graph("step", [0], {}, 2), region(0, 3)).status_line("not timed").startswith("not timed; 1 region, ")
     made = report(graph("step", [0], {}, 2), region(0, 200))
     assert made.status_line().startswith(f"{NOT_MEASURED}no region was called often enough to be timed; ")
     made.remark("profitability", "region 0", "not timed against TensorFlow's ops: copies would take 9 bytes")
@@ -119,7 +119,7 @@ def test_regions_that_were_not_timed_are_told() -> None:
 
 def test_the_line_says_why_there_are_no_kernels() -> None:
     made = report(graph("step", [0], {}, 9), region(0, 0))
-    assert made.status_line().endswith("1 regions, 0 kernels for 9 of 9 ops (none of the regions was run)")
+    assert made.status_line().endswith("1 region, 0 kernels for 9 of 9 ops (none of the regions was run)")
     assert "0 kernels for 9 of 9 ops (functions without kernels yet: 1 called once)" in made.status_line(
         not_yet="functions without kernels yet: 1 called once")
     made.note("build", "region 0", "gcc is gone")
@@ -141,7 +141,7 @@ def test_where_nothing_was_stitched_the_line_says_why() -> None:
     reasons = {"XLA compiles it": 40, "not in TF_STITCH_ONLY": 3, "no result": 1}
     assert why_nothing([graph("step", [], reasons)]) == \
         "XLA compiles it (40 ops); not in TF_STITCH_ONLY (3 ops); and others"
-    assert why_nothing([graph("step", [], {})]) == "1 graphs had no ops worth it"
+    assert why_nothing([graph("step", [], {})]) == "1 graph had no ops worth it"
 
 
 def test_fallbacks_are_counted_where_there_are_any() -> None:

@@ -13,8 +13,9 @@ from tests.support import fork_server
 
 RECORD = Path(__file__).parents[1] / "durations.txt"
 """Lines of seconds, processor seconds and a file below tests/, the longest first: what
-`tools/test.sh --record-durations` writes after a whole run with empty caches, which takes the most. Files of less than
-LEAST seconds have none; a file whose processor seconds are "-" cannot have grown."""
+`tools/test.sh --record-durations` writes after a run with empty caches, which takes the most: of all files, or of those
+that it is given. Files of less than LEAST seconds have none; a file whose processor seconds are "-" cannot have grown.
+"""
 UNKNOWN = "-"
 LEAST = 4.0
 SHOWN = 10
@@ -61,15 +62,24 @@ def recorded() -> dict[str, Spent]:
             for wall, processor, name in rows}
 
 
-def record(spent: Mapping[str, Spent]) -> None:
-    """Writes what a whole run took."""
-    rows = [(taken.wall, name) for name, taken in spent.items() if taken.wall >= LEAST]
-    rows.sort(key=lambda row: (-row[0], row[1]))
-    RECORD.write_text("".join(_line(name, spent[name]) + "\n" for _, name in rows))
+def record(spent: Mapping[str, Spent], others: Mapping[str, Spent]) -> None:
+    """Writes what files took.
+
+    Args:
+        others: on record of files that have not run, and of those that have, which keep the fewer seconds: who runs
+            some files does so beside other work, whose waits are not theirs. Nothing for a whole run.
+    """
+    rows = dict(others)
+    for name, taken in spent.items():
+        wall = min(taken.wall, others[name].wall) if name in others else taken.wall
+        rows[name] = Spent(wall, taken.processor)
+    lines = [_line(name, rows[name]) for name in sorted(rows, key=lambda name: (-rows[name].wall, name))
+             if rows[name].wall >= LEAST]
+    RECORD.write_text("".join(line + "\n" for line in lines))
 
 
 def _line(name: str, spent: Spent) -> str:
-    return f"{spent.wall:.1f} {spent.processor:.1f} {name}"
+    return f"{spent.wall:.1f} {f'{spent.processor:.1f}' if spent.processor else UNKNOWN} {name}"
 
 
 def caches_are_empty(folders: Iterable[Path]) -> bool:

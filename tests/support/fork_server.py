@@ -51,7 +51,7 @@ def processor_seconds() -> float:
 
 
 class ForkServer:
-    """Starts programs. Threads may share it.
+    """Starts programs. Threads may share it, and processes that are forked off the one that has made it.
 
     Args:
         folder: for the socket and what the server says; ends with `close`.
@@ -60,16 +60,23 @@ class ForkServer:
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._path = folder / "socket"
-        self.command = (sys.executable, "-P", __file__, str(self._path))
-        """Before a program and its arguments: runs them here."""
-        with (folder / "server.log").open("w") as log:
-            self._server = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        self._path, self._log, self._maker = folder / "socket", folder / "server.log", os.getpid()
+        self._command = (sys.executable, "-P", __file__, str(self._path))
+        with self._log.open("w") as log:
+            self._server = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=self._environment)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Before a program and its arguments: runs them here."""
+        self._wait_until_it_is_up()
+        return self._command
+
+    def _wait_until_it_is_up(self) -> None:
         end = time.monotonic() + START_SECONDS
         while not self._path.exists():
-            assert self._server.poll() is None, (folder / "server.log").read_text()
-            assert time.monotonic() < end, "the fork server does not come up"
+            assert os.getpid() != self._maker or self._server.poll() is None, self._log.read_text()
+            assert time.monotonic() < end, f"the fork server does not come up: {self._log.read_text()}"
             time.sleep(0.05)
 
     def can_run(self, environment: Mapping[str, str]) -> bool:
@@ -88,6 +95,7 @@ class ForkServer:
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Forked:
         """As run, which waits for its end."""
+        self._wait_until_it_is_up()
         return Forked(self._path, command, environment, folder)
 
     def completed(self, program: Path | str, arguments: Sequence[object], environment: Mapping[str, str], folder: Path,

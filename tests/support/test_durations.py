@@ -15,7 +15,8 @@ from tests.support.durations import ProcessorClock, Spent, caches_are_empty, gro
 
 def test_what_was_recorded_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durations, "RECORD", tmp_path / "durations.txt")
-    record({"a/test_short.py": Spent(3.9, 3.9), "a/test_long.py": Spent(12.34, 3.0), "b/test_longer.py": Spent(40, 50)})
+    record({"a/test_short.py": Spent(3.9, 3.9), "a/test_long.py": Spent(12.34, 3.0), "b/test_longer.py": Spent(40, 50)},
+           others={})
     assert list(recorded().items()) == [("b/test_longer.py", Spent(40, 50)), ("a/test_long.py", Spent(12.3, 3.0))]
 
 
@@ -93,10 +94,11 @@ def run_pytest(root: Path, program: str, before: str, *arguments: str) -> subpro
     """A tree with one test file and this conftest.py, which takes a fifth of a second for what has grown."""
     tests = Path(__file__).parents[1]
     for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/durations.py", "support/fork_server.py",
-                 "support/shared_cache.py"):
+                 "support/shared_cache.py", "support/workers.py"):
         (root / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         text = (tests / name).read_text()
-        (root / "tests" / name).write_text(text.replace("MARGIN = 1.2, 10.0", "MARGIN = 1.2, 0.2"))
+        text = text.replace("MARGIN = 1.2, 10.0", "MARGIN = 1.2, 0.2").replace("    build_library(", "    print(")
+        (root / "tests" / name).write_text(text)
     (root / "tests" / "test_burns.py").write_text(program)
     (root / "tests" / "durations.txt").write_text(before + "\n")
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\ntestpaths = ['tests']\n")
@@ -105,7 +107,8 @@ def run_pytest(root: Path, program: str, before: str, *arguments: str) -> subpro
 
 
 @pytest.mark.parametrize(("arguments", "before", "code"), [
-    ([], "0.5 0.1 test_burns.py", 1), (["-n1"], "0.5 0.1 test_burns.py", 1), ([], "0.5 0.6 test_burns.py", 0),
+    ([], "0.5 0.1 test_burns.py", 1), (["-n1"], "0.5 0.1 test_burns.py", 1),
+    (["--workers=2"], "0.5 0.1 test_burns.py", 1), ([], "0.5 0.6 test_burns.py", 0),
     ([], "0.5 0.1 test_burns.py\n1.0 1.0 test_of_another_part.py", 0), (["-k", "test"], "0.5 0.1 test_burns.py", 0),
     (["tests/test_burns.py"], "0.5 0.1 test_burns.py", 0)])
 def test_a_whole_run_fails_for_a_file_that_grew(tmp_path: Path, arguments: list[str], before: str, code: int) -> None:
@@ -128,6 +131,21 @@ def test_what_is_recorded_is_of_all_workers_and_empty_caches(tmp_path: Path, mon
     done = run_pytest(tmp_path, sleeps, "9.0 - test_burns.py", "-n1", "--record-durations")
     assert "not recorded" in done.stdout
     assert (tmp_path / "tests" / "durations.txt").read_text() == "9.0 - test_burns.py\n"
+
+
+def test_files_are_recorded_beside_those_that_have_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = "7.0 - test_other.py\n4.5 - test_burns.py"
+    done = run_pytest(tmp_path, BURNS, before, "--record-durations", "tests/test_burns.py::test")
+    assert "not recorded: whole files are" in done.stdout
+    assert (tmp_path / "tests" / "durations.txt").read_text() == before + "\n"
+    done = run_pytest(tmp_path, BURNS.replace("0.5", "4.1"), before, "--record-durations", "tests/test_burns.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    other, (wall, processor, name) = map(str.split, (tmp_path / "tests" / "durations.txt").read_text().splitlines())
+    assert other == ["7.0", "-", "test_other.py"]
+    assert name == "test_burns.py"
+    assert 4.1 <= float(wall) <= 4.5, "a busy machine's waits are not the file's"
+    assert 4.1 <= float(processor) < 5
 
 
 def test_a_worker_that_dies_is_no_error_of_the_record(tmp_path: Path) -> None:

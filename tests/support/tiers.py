@@ -11,9 +11,19 @@ import pytest
 
 def each_commit(first: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
     """All cases, of which each commit runs the `first`."""
+    return [case if now else pytest.param(case, marks=pytest.mark.exhaustive) for case, now in _cases(first, cases)]
+
+
+def rows_of_each_commit(first: Iterable[Sequence[Any]], rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """As each_commit, of cases that are values of several parameters."""
+    return [row if now else pytest.param(*row, marks=pytest.mark.exhaustive) for row, now in _cases(first, rows)]
+
+
+def _cases(first: Iterable[Any], cases: Iterable[Any]) -> list[tuple[Any, bool]]:
+    """All of them, and whether each commit runs it."""
     first, cases = list(first), list(cases)
     assert all(case in cases for case in first), "a case to run is not there"
-    return [case if case in first else pytest.param(case, marks=pytest.mark.exhaustive) for case in cases]
+    return [(case, case in first) for case in cases]
 
 
 def of_today(cases: Sequence[Any], count: int, today: dt.date | None = None) -> list[Any]:

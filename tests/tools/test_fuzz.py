@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.fork_server import ForkServer
 from tf_stitch.config import load_config
 from tools.fuzz.calling import Calling
 from tools.fuzz.failures import judge, reduced, steps_of, write_script
@@ -133,33 +134,29 @@ CALLED = ["CALLS = [", "    [tf.constant([1.0, 2.0])],", "]", "STATE = []"]
 
 
 def test_a_step_that_is_cut_out_leaves_its_value(plain: Worker) -> None:
-    """Between a worker that is right and one that is not: every asinh is taken for wrong."""
+    """Between a worker that is right and one that is not: every asinh is taken for wrong. They share a process."""
 
     class Wrong(Worker):
         def ask(self, seconds: float, **request: Any) -> dict[str, Any]:
             request["source"] = request["source"].replace("tf.asinh(", "tf.sinh(")
-            return super().ask(seconds, **request)
+            return plain.ask(seconds, **request)
 
     steps = (Step(("a1",), "tf.exp(x0)"), Step(("a2",), "tf.reverse(a1, [0])"), Step(("a3",), "tf.asinh(a2)", True),
              Step(("a4",), "tf.sqrt(a3)", True))  # fmt: skip
     wrong = Wrong(PLAIN, "cpu", plain._log.parent, plain._log.with_name("other"))
-    try:
-        whole = program(*steps, outputs=("a4",))
-        found, _, _ = judge(whole, plain, wrong, SECONDS)
-        assert found is not None
-        small = reduced(whole, found.kind, plain, wrong, SECONDS, 60)
-    finally:
-        wrong.close()
+    whole = program(*steps, outputs=("a4",))
+    found, _, _ = judge(whole, plain, wrong, SECONDS)
+    assert found is not None
+    small = reduced(whole, found.kind, plain, wrong, SECONDS, 60)
     assert [step.text for step in small.steps] == ["tf.asinh(a2)"]
     assert small.calls[0] == ("tf.cast(np.array([7.389056205749512, 2.7182817459106445]), tf.float32)",)
 
 
-def test_a_script_runs_by_itself(plain: Worker, tmp_path: Path) -> None:
+def test_a_script_runs_by_itself(plain: Worker, fork_server: ForkServer, tmp_path: Path) -> None:
     found, _, _ = judge(program(Step(("a1",), "x0 + 1.0"), outputs=("a1",)), plain, plain, SECONDS)
     assert found is None
     path = write_script(NESTED, "default", Difference("value", "said"), "ops seed 7", tmp_path)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, check=False,
-                          env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})  # fmt: skip
+    done = fork_server.completed(path, [], os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}, tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 3  # two outputs, a gradient
 
@@ -246,11 +243,11 @@ def test_training_steps_write_and_may_raise(plain: Worker) -> None:
 @pytest.mark.of_today
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("generator", "seconds", "chunk"), [
-    ("ops", 30, 4), pytest.param("training", 45, 3, marks=pytest.mark.exhaustive)])
+    ("ops", 120, 4), pytest.param("training", 120, 3, marks=pytest.mark.exhaustive)])
 def test_todays_programs(tmp_path: Path, generator: str, seconds: int, chunk: int) -> None:
-    """Some seconds of programs that nobody has run before: the seed is the date's. The command runs them again."""
+    """Some programs that nobody has run before: the seed is the date's. The command runs them again."""
     first = int(dt.date.today().strftime("%y%m%d")) * 10_000
-    command = [sys.executable, "-m", "tools.fuzz", f"--generator={generator}", f"--seeds={first}:{first + 10_000}",
+    command = [sys.executable, "-m", "tools.fuzz", f"--generator={generator}", f"--seeds={first}:{first + 2 * chunk}",
                f"--seconds={seconds}", f"--chunk={chunk}",
                f"--cache={load_config().cache_dir}", f"--failures={tmp_path}",
                f"--state={tmp_path / 'state'}"]

@@ -28,6 +28,7 @@ from absl import flags
 from tf_stitch import child_process
 from tf_stitch.cli.commands import parse, wrong
 from tf_stitch.config import environment_with
+from tf_stitch.messages import counted
 
 _STEP = re.compile(r"\bstep\s+(\d+)\b.*?\bloss[\s:=]+(\S+)")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)\b")
@@ -111,7 +112,7 @@ class _Search:
             raise BisectError(f"the result differs with no region stitched, too ({how}): the script is not "
                               "deterministic, or tf_stitch's activation matters to it")  # fmt: skip
         total = None if everything.regions is None else len(everything.regions)
-        return first_true(lambda n: self.outcome(f"{n}r", f"first {n} regions")[1] is not None, total) - 1
+        return first_true(lambda n: self.outcome(f"{n}r", f"first {counted(n, 'region')}")[1] is not None, total) - 1
 
     def pattern(self, region: int, count: int) -> int | None:
         """The first of a region's `count` that makes a difference, None if none is needed for it."""
@@ -139,7 +140,7 @@ def find_culprit(plain: Outcome, run: Run, tolerance: float, say: Callable[[str]
         raise BisectError('the command prints no number: neither "step N loss X" nor in its last line')
     search = _Search(plain, run, tolerance, say)
     region = search.region()
-    outcome, how = search.outcome(f"{region + 1}r", f"first {region + 1} regions")
+    outcome, how = search.outcome(f"{region + 1}r", f"first {counted(region + 1, 'region')}")
     nodes = outcome.regions[region] if outcome.regions is not None and len(outcome.regions) > region else None
     patterns = outcome.patterns[region] if outcome.patterns is not None and len(outcome.patterns) > region else []
     pattern = search.pattern(region, len(patterns))

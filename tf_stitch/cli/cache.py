@@ -1,7 +1,7 @@
 """`tf_stitch cache`: shows what the cache folder holds, and clears it.
 
   tf_stitch cache                    # what is there, and how much
-  tf_stitch cache --clear            # removes kernels, plans and verdicts: they are made anew when they are needed
+  tf_stitch cache --clear            # removes what runs make again when they need it: kernels, plans, verdicts, times
   tf_stitch cache --clear=native     # one kind alone; all: native libraries and measurements of this machine, too
 
 The folder is TF_STITCH_CACHE, else ~/.cache/tf_stitch. It may be copied to machines of the same kind, and be read-only
@@ -27,20 +27,22 @@ KINDS = {
     "plans": "what is fused with what",
     "functions": "functions whose kernels are built",
     "verdicts": "kernels or TensorFlow's ops, which is faster",
+    "steps": "what calls of functions took and take",
     "conversions": "verdicts of tf_stitch convert",
     "native": "native libraries, and builds that failed",
     "profiles": "this machine, measured by tools.calibrate",
     "measured": "measured kernels",
     "templates": "tuned kernels",
+    "fusions": "measured pairs of kernels, side by side",
 }
 """Folder -> what it holds."""
-_MADE_ANEW = ("kernels", "plans", "functions", "verdicts")
+_REMADE = ("kernels", "plans", "functions", "verdicts", "steps")
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     if "--clear" in arguments:
-        arguments = [argument if argument != "--clear" else f"--clear={','.join(_MADE_ANEW)}" for argument in arguments]
+        arguments = [argument if argument != "--clear" else f"--clear={','.join(_REMADE)}" for argument in arguments]
     values = flags.FlagValues()
     flags.DEFINE_list("clear", [], f"kinds to remove: {', '.join(KINDS)}, or all", flag_values=values)
     flags.DEFINE_string("cache", None, "another folder than the one in use", flag_values=values)

@@ -92,14 +92,16 @@ _CUDNN = ("cuda/cudnn.cc", "cuda/convolution_graph.cc", "cuda/cudnn_library.cc",
 _ATTENTION = ("cuda/cudnn_attention.cc", "cuda/attention_graph.cc")
 _TOGETHER = (_WITH_TENSORFLOW, _RUNTIME, _CUDA, _CUDNN, _ATTENTION)
 _FOR_PROCESSORS = ("cpu/host_blocks_baseline.cc", "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc")
+_OLDER_SYMBOLS = "libc/older_symbols.cc"
 # Without an import of `libraries`, which takes a tenth of a second. A test compares.
 STITCH_OP = Library(
     "stitch_op",
-    (*(source for unit in _TOGETHER for source in unit), *_FOR_PROCESSORS),
+    (*(source for unit in _TOGETHER for source in unit), _OLDER_SYMBOLS, *_FOR_PROCESSORS),
     links_tensorflow=True,
     together=_TOGETHER,
 )
-GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc"), links_tensorflow=False)
+GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc", _OLDER_SYMBOLS),
+                     links_tensorflow=False)
 
 
 def build_library(library: Library, cache_dir: Path, portable: bool = False) -> Path:

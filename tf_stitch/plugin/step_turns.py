@@ -30,13 +30,12 @@ from tf_stitch.plugin.measured_thread import THREAD, Part, Unseen, Whole
 from tf_stitch.plugin.step_states import NEVER, Between, Function, InTurn, Left, Measured, Settling, State, Waiting
 from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 from tf_stitch.report.entries import StepEntry
-from tf_stitch.report.step_times import LEAST_TURNS, StepTimes
+from tf_stitch.report.step_times import LEAST_TURNS, MOST_TURNS, StepTimes
 
 FIRST_LOOK = 16
 """The call of a function after which it is asked whether kernels run."""
 SETTLING = 24
 """Calls with kernels before the first turn: their regions are timed in these."""
-MOST_TURNS = 12
 _SHARE = 0.02
 """Of a function's time, what turns beyond the first LEAST_TURNS may take."""
 _CALLED = "_tf_stitch_calls"
@@ -152,18 +151,22 @@ class StepTurns:
         """A region runs TensorFlow's ops from a call on. What was measured of its kernels does not hold then, unless
         that was `known` before."""
         self._not_before = max(self._not_before, from_call + _AFTER_CHANGE if from_call else 0)
-        for measured in self._all_measured():
+        for called in list(self._functions):
+            measured = called.measured
+            if measured is None or known:
+                continue
             with self._changing:
-                outdated = measured.times.turns > 0 and not known
+                outdated = measured.times.turns > 0
                 if outdated:
-                    measured.times, measured.recalled = StepTimes(), 0
+                    measured.times, measured.own = StepTimes(), 0
+                    called.since = max(called.calls, self._not_before)
             if outdated:
                 self._keep(measured)
 
     def end(self) -> None:
         """Keeps what was measured."""
         for measured in self._all_measured():
-            if measured.times.turns > measured.recalled:
+            if measured.own:
                 self._keep(measured)
 
     def _all_measured(self) -> list[Measured]:
@@ -187,7 +190,7 @@ class StepTurns:
             return _ended(state)
         if isinstance(state, Settling):
             state = self._looked_at(called, state, [*inputs, *captured])
-        if not isinstance(state, Left) and state.measured.times.turns >= MOST_TURNS:
+        if not isinstance(state, Left) and state.measured.own >= MOST_TURNS:
             state = Left("", state.measured)
         if isinstance(state, Left):
             called.due = NEVER
@@ -223,8 +226,6 @@ class StepTurns:
         if context().num_gpus():
             return Left("on GPUs regions alone are timed")
         seen = why_seen(definition, inputs)
-        if seen and not state.may_replace:
-            return Left(seen)
         function_key = definition.key()
         measured = Measured(function_key, self._key(function_key, inputs), not seen, writes(definition.functions),
                             state.since)
@@ -232,8 +233,7 @@ class StepTurns:
             measured.times = self._store.recall(measured.key)
         except (OSError, StitchError) as error:
             self._noted(f"{error}; the step is measured again")
-        measured.recalled = measured.times.turns
-        return Between(measured)
+        return Left(seen, measured) if seen and not state.may_replace else Between(measured)
 
     def _part(self, called: Function, turn: InTurn, flat: Flat, plain: Flat, function: Any, inputs: Sequence[Any],
               captured: Sequence[Any]) -> tuple[Any, float]:
@@ -264,9 +264,9 @@ class StepTurns:
                 return
             measured = turn.measured
             called.state, called.due = Between(measured), called.later()
-            measured.times = measured.times.with_turn(*turn.result())
+            measured.times, measured.own = measured.times.with_turn(*turn.result()), measured.own + 1
         self._set_near(called, False)
-        if measured.times.turns in (LEAST_TURNS, MOST_TURNS):
+        if measured.own in (LEAST_TURNS, MOST_TURNS):
             self._keep(measured)
 
     def _run_unseen(self, turn: InTurn, plain: Flat, call: Unseen, arguments: int) -> InTurn | Left:
@@ -339,8 +339,9 @@ def _timed(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
 
 def _entry(called: Function) -> StepEntry:
     measured = called.measured
-    times, recalled = (StepTimes(), 0) if measured is None else (measured.times, measured.recalled)
-    return StepEntry(called.name, called.calls, times.before_us, times.now_us, recalled, _why_not(called, times))
+    times, own = (StepTimes(), 0) if measured is None else (measured.times, measured.own)
+    return StepEntry(called.name, called.calls, times.before_us, times.now_us, times.turns - own,
+                     _why_not(called, times))
 
 
 def _why_not(called: Function, times: StepTimes) -> str:

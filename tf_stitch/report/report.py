@@ -17,7 +17,7 @@ from typing import Any
 
 from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import is_of_empty_tensor
-from tf_stitch.messages import log, say
+from tf_stitch.messages import counted, log, say
 from tf_stitch.report.entries import (
     BuildEntry,
     GraphEntry,
@@ -253,13 +253,14 @@ class Report:
             else:
                 kernels = gone.kernels + len(self._kernels)
                 given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
-                said = (f"{self._said_of_time(why_untimed)}; {self.regions_seen} regions, {kernels} kernels for "
-                        f"{gone.stitched_work + stitched} of {gone.work + work} ops"
+                said = (f"{self._said_of_time(why_untimed)}; {counted(self.regions_seen, 'region')}, "
+                        f"{counted(kernels, 'kernel')} for {gone.stitched_work + stitched} of "
+                        f"{counted(gone.work + work, 'op')}"
                         + ("" if kernels else f" ({not_yet or self._why_no_kernel()})")
                         + (f", {given_back} gave way" if given_back else "")
                         + (f"; {not_yet}" if not_yet and kernels else ""))
             fallbacks = sum(self._fallbacks.values())
-            return said + (f"; {fallbacks} fallbacks" if fallbacks else "")
+            return said + (f"; {counted(fallbacks, 'fallback')}" if fallbacks else "")
 
     def _said_of_time(self, why_untimed: str) -> str:
         """What was gained. The lock is held."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
 from dataclasses import dataclass
 
-LEAST_TURNS = 4
-"""Turns that a statement about a step rests on, at least."""
+LEAST_TURNS, MOST_TURNS = 4, 12
+"""Turns that a statement about a step rests on."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class StepTimes:
             raise ValueError("a time is not positive")
 
     def with_turn(self, before_us: float, now_us: float) -> StepTimes:
-        """These times and those of one more turn."""
-        return StepTimes((*self.before_us, before_us), (*self.now_us, now_us))
+        """These times and those of one more turn, the newest MOST_TURNS."""
+        return StepTimes((*self.before_us, before_us)[-MOST_TURNS:], (*self.now_us, now_us)[-MOST_TURNS:])
 
     @property
     def turns(self) -> int:
@@ -41,20 +41,24 @@ class StepTimes:
 
     @property
     def before(self) -> float:
-        return fastest_quarter(self.before_us)
+        """Microseconds of a call in the middle turns."""
+        return statistics.fmean(before for before, _ in self._middle)
 
     @property
     def now(self) -> float:
-        return fastest_quarter(self.now_us)
+        """Microseconds of a call in the middle turns."""
+        return statistics.fmean(now for _, now in self._middle)
 
+    @property
+    def _middle(self) -> list[tuple[float, float]]:
+        """The turns without the quarter that gained most and the quarter that gained least. Both times of a turn are of
+        the same moment: what slows the machine down slows both, and what hits one of them makes the ratio an extreme.
 
-def fastest_quarter(times: Sequence[float]) -> float:
-    """Mean of the fastest quarter of times, of one at least. What disturbs a measurement only makes it longer.
-
-    Raises:
-        ValueError: there are none.
-    """
-    if not times:
-        raise ValueError("no times")
-    fastest = sorted(times)[:max(1, len(times) // 4)]
-    return sum(fastest) / len(fastest)
+        Raises:
+            ValueError: there are no turns.
+        """
+        if not self.turns:
+            raise ValueError("no times")
+        by_gain = sorted(zip(self.before_us, self.now_us, strict=True), key=lambda turn: turn[0] / turn[1])
+        outside = self.turns // 4
+        return by_gain[outside:self.turns - outside]

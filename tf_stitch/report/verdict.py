@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.frontend.tensorflow.own_ops import OWN_OPS
+from tf_stitch.messages import counted
 from tf_stitch.report.entries import GraphEntry, ProfitabilityEntry, RegionEntry, StepEntry
 from tf_stitch.report.step_times import StepTimes
 
@@ -72,7 +73,7 @@ class Step:
         function: as the program names it.
         calls: by the program.
         turns: that the times rest on.
-        before_us, now_us: of a call, by the fastest quarter of the turns.
+        before_us, now_us: of a call, by the middle half of the turns (report/step_times.py).
     """
 
     function: str
@@ -91,7 +92,7 @@ class Step:
             f"{100 * (self.now_us / self.before_us - 1):.0f}% slower")
         said = "no difference" if abs(self.speedup - 1) < _NO_DIFFERENCE else said
         return (f"a call of {self.function} took {milliseconds(self.before_us)} and takes {milliseconds(self.now_us)} "
-                f"now: {said} (fastest quarter of {self.turns} turns)")
+                f"now: {said} (middle half of {self.turns} turns)")
 
 
 def main_step(entries: Iterable[StepEntry]) -> Step | None:
@@ -133,8 +134,8 @@ def why_nothing(graphs: Sequence[GraphEntry]) -> str:
         return "no tf.function ran, or XLA compiled all of them"
     reasons = sum((Counter(graph.left_out) for graph in graphs), Counter[str]())
     if not reasons:
-        return f"{len(graphs)} graphs had no ops worth it"
-    shown = [f"{reason} ({count} ops)" for reason, count in reasons.most_common(_REASONS)]
+        return f"{counted(len(graphs), 'graph')} had no ops worth it"
+    shown = [f"{reason} ({counted(count, 'op')})" for reason, count in reasons.most_common(_REASONS)]
     return "; ".join(shown) + ("; and others" if len(reasons) > _REASONS else "")
 
 

@@ -1,11 +1,13 @@
 """Ten programs that do not mention tf_stitch. Each is run in a process of its own:
 
-    python -m tools.verdict.programs --verdict_program=mlp_training --step_seconds=5
+    echo "5" | python -m tools.verdict.programs --verdict_program=mlp_training
 
-prints the milliseconds of a step, by the fastest quarter of the last two thirds."""
+runs steps for the seconds that each line of stdin says, and then prints the milliseconds of one: the lower quartile of
+the last two thirds."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,11 +17,10 @@ import tensorflow as tf
 from absl import app, flags
 
 _PROGRAM = flags.DEFINE_string("verdict_program", "mlp_training", "one of PROGRAMS")
-_SECONDS = flags.DEFINE_float("step_seconds", 5.0, "how long its steps run")
 
 Step = Callable[[], Any]
-_LEAST = 150
-"""Steps."""
+_LEAST = 6
+"""Steps, however long they take."""
 
 
 def training(model: Any, x: tf.Tensor, y: tf.Tensor) -> Step:
@@ -149,18 +150,23 @@ PROGRAMS: dict[str, Callable[[], Step]] = {program.__name__: program for program
     embedding_training, simulation)}  # fmt: skip
 
 
-def main(_: Sequence[str]) -> None:
-    tf.keras.utils.set_random_seed(0)
-    step = PROGRAMS[_PROGRAM.value]()
-    times = []
+def milliseconds(step: Step, seconds: float) -> float:
+    """Of a step: the lower quartile, without the first third, which finds caches that another process has filled."""
+    times: list[float] = []
     begin = time.perf_counter()
-    while len(times) < _LEAST or time.perf_counter() < begin + _SECONDS.value:
+    while len(times) < _LEAST or time.perf_counter() < begin + seconds:
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
     late = sorted(times[len(times) // 3:])
-    fastest = late[:len(late) // 4]
-    print(f"step {1e3 * sum(fastest) / len(fastest):.6f} ms")
+    return 1e3 * late[len(late) // 4]
+
+
+def main(_: Sequence[str]) -> None:
+    tf.keras.utils.set_random_seed(0)
+    step = PROGRAMS[_PROGRAM.value]()
+    for line in sys.stdin:
+        print(f"step {milliseconds(step, float(line)):.6f} ms", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import keras
@@ -308,18 +309,25 @@ def with_gradients(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def layer(make: Callable[[], Any], train: bool = False, **arguments: Any) -> Callable[[Any], Any]:
     """A Keras layer over [2, 6, 3]; `train`: the gradients of its weights."""
-    made = make()
-    made.build((2, 6, 3))
+
+    @cache
+    def made() -> Any:
+        """When it is called first: its variables start TensorFlow's threads (see tests/support/workers.py)."""
+        with tf.init_scope():
+            keras.utils.set_random_seed(1)
+            built = make()
+            built.build((2, 6, 3))
+        return built
 
     def run(x: Any) -> Any:
-        return made(x, training=train, **arguments)
+        return made()(x, training=train, **arguments)
 
     def gradients(x: Any) -> Any:
-        weights = [tf.identity(v) for v in made.trainable_variables]
+        weights = [tf.identity(v) for v in made().trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            state = [v.value for v in made.non_trainable_variables]
-            loss = tf.reduce_sum(made.stateless_call(weights, state, x, training=True, **arguments)[0] ** 2)
+            state = [v.value for v in made().non_trainable_variables]
+            loss = tf.reduce_sum(made().stateless_call(weights, state, x, training=True, **arguments)[0] ** 2)
         return [loss, *tape.gradient(loss, weights)]
 
     return gradients if train else run
@@ -372,9 +380,8 @@ def sliced_by_data(x: Any) -> Any:
 
 def cases() -> dict[str, LoopCase]:
     """All of them by name."""
-    keras.utils.set_random_seed(1)
     x, steps, series = floats(4, 3), floats(6, 3), floats(2, 6, 3)
-    mask = tf.constant([[True] * 4 + [False] * 2, [True] * 2 + [False] * 4])
+    mask = np.array([[True] * 4 + [False] * 2, [True] * 2 + [False] * 4])
     lengths = np.array([3, 5], I32)
     return {
         **{f"counted_{n}": LoopCase(counted(n), [x], 1) for n in (0, 1, 2, 5)},

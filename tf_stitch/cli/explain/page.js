@@ -98,6 +98,9 @@ function visible() {
   return { children, inside, edges };
 }
 
+// "1 kernel", "2 kernels".
+function counted(number, noun) { return `${number} ${noun}${number === 1 ? "" : "s"}`; }
+
 // What boxes say below their titles.
 function lines({ layers, time }) { return [layers, time].filter(Boolean); }
 
@@ -106,8 +109,9 @@ function look(id) {
   const key = id.slice(1);
   if (id[0] === "r") {
     const region = shown.regions.find((r) => r.number === Number(key));
-    const calls = region.calls ? `, ${region.calls} library calls` : "";
-    return { lines: [`region ${key}: ${region.ops} ops, ${region.kernels} kernels${calls}`, ...lines(region)],
+    const calls = region.calls ? `, ${counted(region.calls, "library call")}` : "";
+    const title = `region ${key}: ${counted(region.ops, "op")}, ${counted(region.kernels, "kernel")}${calls}`;
+    return { lines: [title, ...lines(region)],
       font: REGION_FONT, fill: (light) => colour(region.number, light), classes: "region" };
   }
   if (id[0] === "k") {
@@ -273,7 +277,7 @@ function showGraph(number, kernel = null) {
   regionList.replaceChildren();
   const total = totalOf(shown) || 1;
   longest(shown.regions).forEach((r) => line(regionList,
-    [`${Math.round(100 * r.total / total)}% region ${r.number}: ${r.ops} ops`, ...lines(r)].join(", "),
+    [`${Math.round(100 * r.total / total)}% region ${r.number}: ${counted(r.ops, "op")}`, ...lines(r)].join(", "),
     colour(r.number, 70), () => showBox(regionId(r.number), true)));
   details.replaceChildren();
   draw();

@@ -16,6 +16,7 @@ from tf_stitch.cli.explain.memory import RegionMemory, memory_section
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import kernel_line, micros, region_facts, times
 from tf_stitch.errors import StitchError
+from tf_stitch.messages import counted
 
 _ASSETS = Path(__file__).parent
 _PARTS = {"STYLE": "page.css", "CYTOSCAPE": "vendor/cytoscape.min.js", "DAGRE": "vendor/dagre.min.js",
@@ -65,8 +66,9 @@ def _kernel(kernel: Kernel, region: Region, layers: str) -> dict[str, Any]:
     edges: dict[str, dict[str, str]] = {}
     for (producer, user), (scheme, _) in kernel.edges.items():
         edges.setdefault(producer, {})[user] = scheme
+    title = f"{kernel.rule} {kernel.rows} x {kernel.cols}, {counted(kernel.ops, 'op')}"
     return {"text": kernel_line(kernel), "edges": edges, "schemes": kernel.node_schemes, "ops": kernel.ops,
-            "region": region.number, "title": f"{kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops",
+            "region": region.number, "title": title,
             "layers": layers, "total": kernel.now_us * max(region.runs, 1), "time": times(kernel)}  # fmt: skip
 
 

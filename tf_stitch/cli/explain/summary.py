@@ -11,8 +11,9 @@ from tf_stitch.cli.explain.load import Document
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 from tf_stitch.cli.explain.text import micros
 from tf_stitch.frontend.tensorflow.variable_ops import VARIABLES
+from tf_stitch.messages import counted
 from tf_stitch.report.entries import StepEntry
-from tf_stitch.report.verdict import milliseconds, said_of_steps
+from tf_stitch.report.verdict import Step, main_step, milliseconds, said_of_steps
 
 _REGIONS, _KERNELS, _REASONS, _TROUBLES, _BRANCHES = 5, 10, 8, 3, 6
 _NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", *VARIABLES, "ReadVariableOp", "Placeholder")
@@ -39,7 +40,7 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
     steps = [StepEntry(**step) for step in document.get("steps", [])]
     if steps:
         yield said_of_steps(steps)
-    yield from _where_time_goes(regions, of_region)
+    yield from _where_time_goes(regions, of_region, main_step(steps))
     yield from _kernels(regions, ops)
     yield from _left_out(graphs, {reason for graph in document["graphs"] for reason in graph["left_out"]})
     yield from branch_lines(document, [graph.name for graph in graphs], _BRANCHES)
@@ -47,13 +48,16 @@ def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
     yield "more: --op=GLOB or --source=FILE:LINE for some ops, --why=GLOB for all that is known of them, --full"
 
 
-def _where_time_goes(regions: dict[int, Region], ops: dict[int, list[Op]]) -> Iterator[str]:
+def _where_time_goes(regions: dict[int, Region], ops: dict[int, list[Op]], step: Step | None) -> Iterator[str]:
     known = [region.check for region in regions.values() if region.check]
     if known:
         now, plain = sum(check.now_us for check in known), sum(check.plain_us for check in known)
         gave_way = sum(check.gave_way for check in known)
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
                f"{milliseconds(plain)} by TensorFlow's ops, each alone; {gave_way} gave way")
+        if step is not None and plain > step.before_us:
+            yield (f"  (alone, TensorFlow's ops took longer than a whole call of {step.function}: the machine was "
+                   "busy, or each waits more there; the call is what counts)")
     elif regions:
         yield f"{len(regions)} regions, not timed against TensorFlow's ops (it takes ten calls): times are predicted"
     else:
@@ -77,7 +81,7 @@ def _what(ops: Sequence[Op]) -> str:
         return ""
     sources = Counter(op.source for op in ops if op.source)
     where = f", {place(sources.most_common(1)[0][0])}" if sources else ""
-    return f"{len(ops)} ops to {_short(ops[-1].name)}{where}"
+    return f"{counted(len(ops), 'op')} to {_short(ops[-1].name)}{where}"
 
 
 def _kernels(regions: dict[int, Region], ops: dict[str, Op]) -> Iterator[str]:
@@ -93,8 +97,9 @@ def _kernels(regions: dict[int, Region], ops: dict[str, Op]) -> Iterator[str]:
         names = [name for name, op in ops.items() if kernel in op.kernels]
         kind = "library call" if kernel.rule == LIBRARY else kernel.rule
         source = place(next((ops[name].source for name in reversed(names) if ops[name].source), ""))
-        yield (f"  {kernel.name:7} {kind:22} {micros(kernel.predicted_us):>10} {measured:>10} {region.runs:8}  "
-               f"{kernel.ops} ops to {_short(names[-1]) if names else kernel.symbol}{f', {source}' if source else ''}")
+        what = f"{counted(kernel.ops, 'op')} to {_short(names[-1]) if names else kernel.symbol}"
+        yield (f"  {kernel.name:7} {kind:22} {micros(kernel.predicted_us):>10} {measured:>10} {region.runs:8}  {what}"
+               + (f", {source}" if source else ""))
     if found:
         if all(kernel.measured_us is None for _, _, kernel in found):
             yield "  (--measure times them on this machine)"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
+from tf_stitch.messages import counted
 
 _KERNEL_COLUMNS = ("kernel", "rule", "scheme", "predicted us", "measured us", "bytes", "scratch")
 _NUMBERS = frozenset({0, 3, 4, 5, 6})
@@ -42,11 +43,11 @@ def region_facts(region: Region) -> list[str]:
     """What is known of a region as a whole."""
     calls = sum(k.rule == LIBRARY for k in region.kernels)
     parts = [region.loop] if region.loop else []
-    parts += [f"{region.ops} ops", region.wrap]
+    parts += [counted(region.ops, "op"), region.wrap]
     if not region.is_whole_loop:
-        parts.append(f"{len(region.kernels) - calls} kernels")
+        parts.append(counted(len(region.kernels) - calls, "kernel"))
     if calls:
-        parts.append(f"{calls} library calls")
+        parts.append(counted(calls, "library call"))
     if region.convolutions:
         parts.append(region.convolutions)
     if region.kernels:
@@ -57,8 +58,9 @@ def region_facts(region: Region) -> list[str]:
         parts.append(str(region.check))
     if region.solver:
         solver = region.solver
-        parts.append(f"plan {solver['status']} by {solver['solver']}, "
-                     f"saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")  # fmt: skip
+        by = f" by {solver['program']}" if solver.get("program") else ""  # else a greedy choice reached the bound
+        parts.append(f"plan {solver['status']}{by}, saves {solver['objective_us']:.1f} us of at most "
+                     f"{solver['bound_us']:.1f}")
     if region.arena:
         parts.append(f"{region.arena:,} bytes between kernels, {region.live:,} of them at one time")
     if region.cuda_graphs:
@@ -94,8 +96,9 @@ def kernel_line(kernel: Kernel) -> str:
         return f"{kernel.name}: library call, {kernel.symbol}, {times(kernel)}, {kernel.nbytes:,} bytes moved"
     counts = kernel.schemes | ({"independent parts": len(kernel.independent)} if kernel.independent else {})
     schemes = ", ".join(f"{count} {scheme}" for scheme, count in counts.items())
-    return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, {times(kernel)}, "
-            f"{kernel.nbytes:,} bytes moved{_memory(kernel)}" + (f", schemes: {schemes}" if schemes else ""))
+    return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {counted(kernel.ops, 'op')}, "
+            f"{times(kernel)}, {kernel.nbytes:,} bytes moved{_memory(kernel)}"
+            + (f", schemes: {schemes}" if schemes else ""))
 
 
 def _memory(kernel: Kernel) -> str:

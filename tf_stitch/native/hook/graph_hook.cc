@@ -2,6 +2,7 @@
 // No TensorFlow symbol is linked: the few functions needed are looked up when TensorFlow loads this library.
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -105,7 +106,7 @@ void Optimize(const char* device_type, const TF_Buffer* in, const TF_GrapplerIte
                                    Feeds(Item(item)).c_str(), device_type, call, &result) - call;
     }
   }
-  if (gettid() == getpid()) {  // the main thread, where Python handles signals
+  if (syscall(SYS_gettid) == getpid()) {  // the main thread, where Python handles signals
     const bool pressed = tf_stitch::TakeInterrupt();
     const bool lost = done != kRewritten && done != kLeftAlone && done != kInterrupted;
     if (done == kInterrupted || (lost && pressed)) raise(SIGINT);  // Python handles it again, when it is back there

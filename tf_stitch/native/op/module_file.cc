@@ -104,18 +104,20 @@ bool ModulesRestricted() {
 }
 
 std::string ReadModuleFile(const std::string& path, std::string* bytes) {
-  struct stat before {}, found {};
-  if (stat(path.c_str(), &before) != 0) return std::strerror(errno);
-  if (!S_ISREG(before.st_mode)) return "it is no regular file";  // opening a device may do something
+  // statx is in every glibc from 2.28 on, stat and fstat are functions only from 2.33 on.
+  struct statx before {}, found {};
+  constexpr unsigned kAsked = STATX_TYPE | STATX_SIZE;
+  if (statx(AT_FDCWD, path.c_str(), 0, kAsked, &before) != 0) return std::strerror(errno);
+  if (!S_ISREG(before.stx_mode)) return "it is no regular file";  // opening a device may do something
   const File file(path);
-  if (file.number() < 0 || fstat(file.number(), &found) != 0) return std::strerror(errno);
-  if (!S_ISREG(found.st_mode)) return "it is no regular file";
-  if (found.st_size > kMostModuleBytes) {
-    return "it has " + std::to_string(found.st_size) + " bytes, and a module has at most " +
+  if (file.number() < 0 || statx(file.number(), "", AT_EMPTY_PATH, kAsked, &found) != 0) return std::strerror(errno);
+  if (!S_ISREG(found.stx_mode)) return "it is no regular file";
+  if (found.stx_size > std::uint64_t{kMostModuleBytes}) {
+    return "it has " + std::to_string(found.stx_size) + " bytes, and a module has at most " +
            std::to_string(kMostModuleBytes);
   }
   const std::string refused = Refuse(file.Place());
-  return refused.empty() ? ReadAll(file.number(), found.st_size, bytes) : refused;
+  return refused.empty() ? ReadAll(file.number(), found.stx_size, bytes) : refused;
 }
 
 }  // namespace tf_stitch
