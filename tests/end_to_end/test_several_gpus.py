@@ -20,10 +20,11 @@ def sums_in_streams(done: Run) -> int:
     return sum(graph["left_out"].get(IN_STREAMS, 0) for graph in done.report["graphs"])
 
 
-def test_two_gpus(run: Runner) -> None:
+@pytest.mark.parametrize("sums", ["copies", "nccl"])
+def test_two_gpus(run: Runner, sums: str) -> None:
     program = PROGRAMS / "several_gpus.py"
     plain = run(program, stitch="", **PRECISE)
-    done = run(program, stitch="strict", TF_STITCH_GUARD="0", **PRECISE)
+    done = run(program, sums, stitch="strict", TF_STITCH_GUARD="0", **PRECISE)
     assert plain.returncode == 0, plain.stderr[-3000:]
     assert done.returncode == 0, done.stderr[-3000:]
     want, found = json.loads(plain.stdout.splitlines()[-1]), json.loads(done.stdout.splitlines()[-1])

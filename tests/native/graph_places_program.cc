@@ -15,7 +15,13 @@ namespace {
 int live = 0;  // instances
 int made = 0;
 bool can_make = true;
-std::size_t events = 0;
+bool verbose = false;  // whether nodes are printed as they are made, with the events that they record or wait for
+std::size_t events = 0, nodes = 0;
+
+template <typename T>
+int Number(T* pointer) {
+  return static_cast<int>(reinterpret_cast<std::size_t>(pointer));
+}
 
 CudaDriver FakeDriver() {
   CudaDriver driver{};
@@ -27,21 +33,33 @@ CudaDriver FakeDriver() {
   driver.StreamDestroy = [](CUstream) { return 0; };
   driver.GraphCreate = [](CUgraph* graph, unsigned) { return *graph = new CUgraph_st, 0; };
   driver.GraphDestroy = [](CUgraph graph) { return delete graph, 0; };
-  driver.GraphAddKernelNode = [](CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, const KernelNodeParams*) {
-    return 0;
+  driver.GraphAddKernelNode = [](CUgraphNode* node, CUgraph, const CUgraphNode*, std::size_t, const KernelNodeParams*) {
+    *node = reinterpret_cast<CUgraphNode>(++nodes);
+    return verbose ? std::printf(" kernel %d,", Number(*node)), 0 : 0;
   };
-  driver.GraphAddDependencies = [](CUgraph, const CUgraphNode*, const CUgraphNode*, std::size_t) { return 0; };
+  driver.GraphAddDependencies = [](CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t) {
+    return verbose ? std::printf(" %d before %d,", Number(*from), Number(*to)), 0 : 0;
+  };
   driver.GraphInstantiate = [](CUgraphExec* exec, CUgraph, unsigned long long) {
     if (!can_make) return 1;
     ++live, ++made;
     return *exec = new CUgraphExec_st, 0;
   };
   driver.GraphExecDestroy = [](CUgraphExec exec) { return --live, delete exec, 0; };
-  driver.GraphLaunch = [](CUgraphExec, CUstream) { return 0; };
+  driver.GraphLaunch = [](CUgraphExec, CUstream) { return verbose ? std::printf(" launch,"), 0 : 0; };
   driver.EventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(++events), 0; };
   driver.GraphAddEventRecordNode = [](CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t count, CUevent event) {
-    std::printf(" event %d after %d,", static_cast<int>(reinterpret_cast<std::size_t>(event)), static_cast<int>(count));
-    return 0;
+    return std::printf(" event %d after %d,", Number(event), static_cast<int>(count)), 0;
+  };
+  driver.GraphAddEventWaitNode = [](CUgraphNode* node, CUgraph, const CUgraphNode*, std::size_t, CUevent event) {
+    *node = reinterpret_cast<CUgraphNode>(++nodes);
+    return std::printf(" wait %d for event %d,", Number(*node), Number(event)), 0;
+  };
+  driver.GraphExecEventWaitNodeSetEvent = [](CUgraphExec, CUgraphNode node, CUevent event) {
+    return std::printf(" %d waits for event %d,", Number(node), Number(event)), 0;
+  };
+  driver.StreamWaitEvent = [](CUstream, CUevent event, unsigned) {
+    return std::printf(" stream waits for event %d,", Number(event)), 0;
   };
   return driver;
 }
@@ -71,7 +89,7 @@ struct Region {
     const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
     executable.graph->CountRun();
     return executable.graph->Wanted(executable.steps) &&
-           executable.graph->Launch(context, executable, Buffers{}, nullptr, {}, record);
+           executable.graph->Launch(context, executable, Buffers{}, nullptr, {}, {}, record);
   }
 
   // Runs some of the lengths, each in its turn; prints which of them ran as graphs the last time.
@@ -106,15 +124,48 @@ void Early() {
   buffers.arena = {&memory[2]};
   const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
   std::printf("early outputs:");
+  verbose = true;
   for (int i = 0; i < 5; ++i) {
     executable.WorkspaceBytes();
     executable.graph->CountRun();
     if (executable.graph->Wanted(executable.steps)) {
-      executable.graph->Launch(context, executable, buffers, nullptr, {1, 0}, record);
+      executable.graph->Launch(context, executable, buffers, nullptr, {1, 0}, {}, record);
     }
   }
-  std::printf(" %d ready, %d launches\n", static_cast<int>(executable.graph->ready().size()),
-              static_cast<int>(counters.launches));
+  verbose = false;
+  std::printf(" ready:");
+  for (const CUevent event : executable.graph->ready()) std::printf(" %d", Number(event));
+  std::printf("\n");
+}
+
+LateInput Late(int input, std::size_t event) { return {input, reinterpret_cast<CUevent>(event)}; }
+
+// A graph that two steps of wait for one input, one for another, in runs with these inputs late.
+void Late(const char* title, const std::vector<std::vector<LateInput>>& runs) {
+  GraphCounters counters;
+  GraphPlaces places;
+  Executable executable;
+  GpuLaunch first{}, second{}, third{};
+  first.args = {{Space::kArena, 0}, {Space::kInput, 1}};
+  second.args = {{Space::kArena, 0}, {Space::kInput, 0}};
+  third.args = {{Space::kArena, 0}, {Space::kInput, 1}};
+  executable.steps = {first, second, third};
+  executable.after = {{}, {}, {0}};
+  executable.graph = std::make_shared<StepGraph>(&counters, &places);
+  char memory[4];
+  Buffers buffers;
+  buffers.inputs = {&memory[0], &memory[1], &memory[3]};
+  buffers.arena = {&memory[2]};
+  const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
+  executable.WorkspaceBytes();
+  for (int i = 0; i < 4; ++i) executable.graph->CountRun();
+  executable.graph->Wanted(executable.steps);
+  nodes = 0;
+  verbose = true;
+  std::printf("%s:", title);
+  for (const auto& late : runs) executable.graph->Launch(context, executable, buffers, nullptr, {}, late, record);
+  verbose = false;
+  std::printf("\n");
 }
 
 void Run() {
@@ -145,7 +196,12 @@ void Run() {
   third.Rounds("nothing is left", 0, 1, 20);
   first.lengths.clear();
   third.Rounds("places of executables that are dropped", 0, 1, 1);
+  nodes = 0;
   Early();
+  Late("late inputs", {{Late(0, 7), Late(1, 8), Late(2, 9)}, {Late(0, 7), Late(1, 8), Late(2, 9)}});
+  Late("other events", {{Late(0, 7), Late(1, 8)}, {Late(0, 7), Late(1, 9)}});
+  Late("not late at first", {{}, {Late(0, 7), Late(1, 8)}});
+  Late("not late any more", {{Late(0, 7)}, {}});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """Which executables of a region have CUDA graphs, by a driver that only keeps books.
 
-A line is `title: executables that ran as graphs | instances of graphs`.
+A line is `title: executables that ran as graphs | instances of graphs`; of graphs that deliver outputs early or
+wait for inputs, what is asked of the driver, in order.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ what the process has left: 0 1 | 10 live, 26 made, 0 given up, 0 failed
 its own are replaced: 5 6 | 10 live, 28 made, 2 given up, 0 failed
 nothing is left: | 10 live, 28 made, 0 given up, 0 failed
 places of executables that are dropped: 0 | 3 live, 29 made, 0 given up, 0 failed
-early outputs: event 1 after 1, event 2 after 2, 2 ready, 2 launches
+early outputs: kernel 1, kernel 2, 1 before 2, event 1 after 2, kernel 3, 2 before 3, event 2 after 1, launch, launch, \
+ready: 2 1
+late inputs: kernel 1, wait 2 for event 8, 2 before 1, kernel 3, wait 4 for event 7, 4 before 3, kernel 5, 1 before 5, \
+2 before 5, launch, launch,
+other events: kernel 1, wait 2 for event 8, 2 before 1, kernel 3, wait 4 for event 7, 4 before 3, kernel 5, \
+1 before 5, 2 before 5, launch, 2 waits for event 9, launch,
+not late at first: kernel 1, kernel 2, kernel 3, 1 before 3, launch, stream waits for event 7, \
+stream waits for event 8, launch,
+not late any more: kernel 1, kernel 2, wait 3 for event 7, 3 before 2, kernel 4, 1 before 4, launch, launch,
 """
 
 

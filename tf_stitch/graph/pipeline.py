@@ -52,6 +52,7 @@ class GraphOptions:
         fold: of these, those whose length is a size.
         loops_as_ops: whether loops that are left run as one op each.
         has_nccl: whether this process has what sums over its GPUs; asked where a graph has such sums.
+        are_peers: whether two GPUs, by their numbers, can read each other's memory.
         need_fallback: whether a region that cannot run as an op has to have its TensorFlow nodes at hand.
     """
 
@@ -61,11 +62,13 @@ class GraphOptions:
     loops_as_ops: bool
     fold: bool = True
     has_nccl: Callable[[], bool] = lambda: False
+    are_peers: Callable[[int, int], bool] = lambda one, other: False
     need_fallback: bool = True
 
     @staticmethod
     def by(config: StitchConfig, device: str, native: bool, profiles: Profiles, controls: Controls,
-           has_nccl: Callable[[], bool] = lambda: False) -> GraphOptions:
+           has_nccl: Callable[[], bool] = lambda: False,
+           are_peers: Callable[[int, int], bool] = lambda one, other: False) -> GraphOptions:
         """What the user asks for.
 
         Args:
@@ -75,7 +78,7 @@ class GraphOptions:
         clusters = ClusterOptions(config.min_region, profiles, native, controls.why_not)
         loops_as_ops = native and _wanted(config.loop_op, device == "CPU" or has_host_kernels(config.kernels_dir))
         return GraphOptions(clusters, controls, _wanted(config.unroll, device == "GPU"), loops_as_ops,
-                            has_nccl=has_nccl)
+                            has_nccl=has_nccl, are_peers=are_peers)
 
 
 def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
@@ -99,7 +102,7 @@ def passes_from_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     return (
         FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
         LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still
-        SumsInStreams(options.controls, options.has_nccl),
+        SumsInStreams(options.controls, options.has_nccl, options.are_peers),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),
         AssumeEqualDimensions(),  # of sizes that no argument tells to be one

@@ -77,8 +77,9 @@ class Library:
 
 
 _WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/goes_on_op.cc", "loop/loop_spec.cc",
-                    "op/callers_executor.cc", "op/module_op.cc", "op/upload_op.cc", "op/all_reduce_op.cc",
-                    "op/peer_copy_op.cc", "op/given_op.cc", "op/handle_op.cc", "op/first_copy.cc", "cpu/workers.cc")
+                    "op/callers_executor.cc", "op/module_op.cc", "op/upload_op.cc", "op/meeting_op.cc",
+                    "op/all_reduce_op.cc", "op/exchange_op.cc", "op/peer_copy_op.cc", "op/given_op.cc",
+                    "op/handle_op.cc", "op/first_copy.cc", "cpu/workers.cc")
 """All that read TensorFlow's large headers, which takes seven seconds."""
 _RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc", "op/executable.cc",
             "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc", "op/loaded_modules.cc",

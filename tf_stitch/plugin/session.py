@@ -66,6 +66,7 @@ from tf_stitch.report.entries import BranchEntry, GraphEntry, LoopEntry, RegionE
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
 from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
+from tf_stitch.runtime.device_query import reach_each_other
 from tf_stitch.runtime.host_builder import has_host_kernels
 
 _SWAP_SECONDS = 0.5
@@ -130,7 +131,7 @@ class Session:
                                item.is_own)
             options = GraphOptions.by(self._config, item.device_type, self._native is not None,
                                       profiles(self._config.cache_dir), self._controls,
-                                      lambda: self._libraries.has_nccl)
+                                      lambda: self._libraries.has_nccl, reach_each_other)
             found = find_regions(state, options, instrument)
         except GraphLeftAloneError as error:
             reasons = {n.name: error.message for n in item.graph_def.node}

@@ -70,6 +70,18 @@ def gpu_name(ordinal: int) -> str:
     return text.value.decode()
 
 
+@lru_cache(maxsize=64)
+def reach_each_other(one: int, other: int) -> bool:
+    """Whether two CUDA devices can read each other's memory; False where there is no such device."""
+    try:
+        (driver, first), (_, second) = _cuda_device(one), _cuda_device(other)
+    except BuildError:
+        return False
+    can = ctypes.c_int()
+    return all(driver.cuDeviceCanAccessPeer(ctypes.byref(can), *pair) == 0 and can.value == 1
+               for pair in ((first, second), (second, first)))
+
+
 def _cuda_device(ordinal: int) -> tuple[ctypes.CDLL, ctypes.c_int]:
     try:
         driver = ctypes.CDLL("libcuda.so.1")

@@ -1,14 +1,20 @@
-"""Two GPUs in one process: Keras' replicas, a model over both, one function on each from threads. Prints JSON."""
+"""Two GPUs in one process: Keras' replicas, a model over both, one function on each from threads. Prints JSON.
+Argument: "nccl", where GPUs are not to give each other their gradients by copies."""
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+if "nccl" in sys.argv[1:]:
+    from tf_stitch.plugin import session
+
+    session.reach_each_other = lambda one, other: False
 keras.utils.set_random_seed(0)
 random = np.random.default_rng(0)
 X = random.standard_normal((64, 32)).astype(np.float32)

@@ -10,6 +10,7 @@ from tf_stitch.device.spec import CPU, H200
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
 from tf_stitch.graph.clustering.collectives import in_order, waits_for_others
 from tf_stitch.graph.passes.all_reduces import ALL_REDUCE
+from tf_stitch.graph.passes.exchanges import EXCHANGE
 from tf_stitch.graph.state import GraphState
 from tf_stitch.planning.remote_stitching import RegionNode
 
@@ -37,7 +38,7 @@ def two_devices(op: str = "CollectiveReduceV2") -> GraphState:
     return GraphState(graph_def, types_of_graph(graph), frozenset())
 
 
-@pytest.mark.parametrize("op", ["CollectiveReduceV2", ALL_REDUCE])
+@pytest.mark.parametrize("op", ["CollectiveReduceV2", ALL_REDUCE, EXCHANGE])
 def test_each_waits_for_what_the_other_waits_for(op: str) -> None:
     found = waits_for_others(two_devices(op).imported)
     assert "b/before" in found["a/sum"]

@@ -43,3 +43,48 @@ def test_of_another_device_or_not_of_a_region() -> None:
         given = _Arg()
         other = StitchAllReduce(given)
     """) == ({}, [])
+
+
+def late(text: str) -> tuple[dict[str, list[int]], list[str]]:
+    """Which inputs of each region are late, and which sums and exchanges nothing but those waits for."""
+    graph = graph_of(text)
+    for node in graph.node:
+        node.device = f"/device:GPU:{node.name.endswith('b'):d}"
+        if node.op.startswith("Stitch") and node.op.endswith("Op"):
+            node.attr["Tin"].list.type.extend([1] * sum(not name.startswith("^") for name in node.input))
+    deliver_early(graph)
+    return ({n.name: list(n.attr["late"].list.i) for n in graph.node if n.attr["late"].list.i},
+            [n.name for n in graph.node if n.attr["late"].b])
+
+
+def test_a_region_waits_for_sums_where_it_reads_them() -> None:
+    assert late("""
+        region = StitchStateOp()
+        sum_0 = StitchAllReduce(region)
+        sum_1 = StitchAllReduce(region:1)
+        sum_2 = StitchAllReduce(region:2)
+        update = StitchStateOp(region:3, sum_1, sum_0)
+        one = StitchOp(sum_2)
+        other = L2Loss(sum_2)
+    """) == ({"update": [2, 1]}, ["sum_0", "sum_1"])
+
+
+def test_of_an_exchange_what_was_given_is_read_there_too() -> None:
+    """Its memory is free when nobody holds it, though it may still be copied."""
+    exchange = """
+        region = StitchStateOp()
+        got = StitchExchange(region)
+        update = StitchStateOp({}got)
+        norm = L2Loss(region)
+    """
+    assert late(exchange.format("region, ")) == ({"update": [1]}, ["got"])
+    assert late(exchange.format("")) == ({}, [])
+    assert marked(exchange.format("region, ")) == ({"region": [0]}, ["got"])
+
+
+def test_variables_and_other_devices_are_not_late() -> None:
+    assert late("""
+        region = StitchStateOp()
+        sum = StitchAllReduce(region)
+        update_b = StitchStateOp(sum)
+    """) == ({}, [])

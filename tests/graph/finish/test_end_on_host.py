@@ -40,7 +40,7 @@ def test_a_step_of_two_replicas() -> None:
     assert list(nodes["group_a"].input) == ["^a", "^tf_stitch_end_1/group_b"]
     number, handed = nodes["tf_stitch_end_0/a/given"], nodes["tf_stitch_end_0/a"]
     assert (number.op, number.device, list(number.input)) == ("StitchGiven", "/device:GPU:0", ["^a"])
-    assert (handed.op, handed.device, list(handed.input)) == ("Identity", "/device:GPU:1", ["tf_stitch_end_0/a/given"])
+    assert (handed.op, handed.device, list(handed.input)) == ("StitchTaken", "/device:GPU:1", [number.name])
 
 
 def test_what_computes_waits_for_the_device() -> None:

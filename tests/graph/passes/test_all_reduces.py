@@ -48,7 +48,8 @@ def step(devices: Sequence[str] = GPUS, *, size: int = 2, times: int = 1, merge:
 def rewritten(state: GraphState, nccl: bool = True, skip: str = "") -> tuple[GraphDef, list[str]]:
     """The graph, and the sums in streams."""
     made = replace(state, device_type="GPU")
-    made = SumsInStreams(Controls(replace(StitchConfig(), skip=(skip,) if skip else ())), lambda: nccl).run(made).graph
+    controls = Controls(replace(StitchConfig(), skip=(skip,) if skip else ()))
+    made = SumsInStreams(controls, lambda: nccl, lambda one, other: False).run(made).graph
     return made.graph_def, [n.name for n in made.graph_def.node if n.op == ALL_REDUCE]
 
 

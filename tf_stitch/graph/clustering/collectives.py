@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, producer_of
 from tf_stitch.graph.passes.all_reduces import ALL_REDUCE
+from tf_stitch.graph.passes.exchanges import EXCHANGE
 from tf_stitch.planning.dependence import order_groups
 from tf_stitch.planning.remote_stitching import RegionNode
 
-_OPS = ("Collective", "NcclAllReduce", ALL_REDUCE)
+_OPS = ("Collective", "NcclAllReduce", ALL_REDUCE, EXCHANGE)
 """How the names of collective ops begin."""
 
 

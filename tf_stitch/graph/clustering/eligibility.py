@@ -13,6 +13,7 @@ from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.frontend.tensorflow.variable_ops import HELD_HANDLE
 from tf_stitch.graph.clustering.host_memory import integers_on_host
 from tf_stitch.graph.passes.all_reduces import ALL_REDUCE, IN_STREAMS
+from tf_stitch.graph.passes.exchanges import EXCHANGE
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import Node
 
@@ -50,7 +51,7 @@ class Eligibility:
         """Why no region may hold a node, or None."""
         if not self._is_own(node.device):
             return OF_ANOTHER_TASK
-        if node.op == ALL_REDUCE:
+        if node.op in (ALL_REDUCE, EXCHANGE):
             return IN_STREAMS
         if node.reason is not None or node.name in self.refused:
             return node.reason or self.refused[node.name]

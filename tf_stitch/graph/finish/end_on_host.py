@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tensorflow.core.framework import types_pb2
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -72,10 +71,9 @@ def _ends(graph_def: GraphDef) -> set[str]:
 
 
 def _on_host(graph_def: GraphDef, before: NodeDef, device: str, number: int) -> str:
-    """The name of a node on a device that runs when `before` has run: an int32, which GPUs keep on the host. No
-    constant: TensorFlow folds those, and the control edge would be back."""
+    """The name of a node on a device that runs when `before` has run: it reads an int32, which GPUs keep on the host.
+    Ops of ours (native/op/given_op.cc): of TensorFlow's, its optimizer would make the control edge again."""
     name = f"tf_stitch_end_{number}/{before.name}"
     there = graph_def.node.add(name=f"{name}/given", op="StitchGiven", device=before.device, input=[f"^{before.name}"])
-    here = graph_def.node.add(name=name, op="Identity", device=device, input=[there.name])
-    here.attr["T"].type = types_pb2.DT_INT32
+    graph_def.node.add(name=name, op="StitchTaken", device=device, input=[there.name])
     return name

@@ -62,6 +62,8 @@ CudaDriver Load() {
                   Resolve(library, "cuGraphMemsetNodeGetParams", &driver.GraphMemsetNodeGetParams) &&
                   Resolve(library, "cuGraphAddChildGraphNode", &driver.GraphAddChildGraphNode) &&
                   Resolve(library, "cuGraphAddEventRecordNode", &driver.GraphAddEventRecordNode) &&
+                  Resolve(library, "cuGraphAddEventWaitNode", &driver.GraphAddEventWaitNode) &&
+                  Resolve(library, "cuGraphExecEventWaitNodeSetEvent", &driver.GraphExecEventWaitNodeSetEvent) &&
                   Resolve(library, "cuGraphGetNodes", &driver.GraphGetNodes) &&
                   Resolve(library, "cuGraphNodeGetType", &driver.GraphNodeGetType) &&
                   Resolve(library, "cuGraphAddDependencies", &driver.GraphAddDependencies) &&

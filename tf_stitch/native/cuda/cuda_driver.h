@@ -119,6 +119,7 @@ struct CudaDriver {
   CUresult (*GraphMemsetNodeGetParams)(CUgraphNode, MemsetNodeParams*);
   CUresult (*GraphAddChildGraphNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph);
   CUresult (*GraphAddEventRecordNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUevent);
+  CUresult (*GraphAddEventWaitNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUevent);
   CUresult (*GraphGetNodes)(CUgraph, CUgraphNode*, std::size_t*);
   CUresult (*GraphNodeGetType)(CUgraphNode, int*);
   CUresult (*GraphAddDependencies)(CUgraph, const CUgraphNode*, const CUgraphNode*, std::size_t);
@@ -129,6 +130,7 @@ struct CudaDriver {
   CUresult (*GraphExecKernelNodeSetParams)(CUgraphExec, CUgraphNode, const KernelNodeParams*);
   CUresult (*GraphExecMemsetNodeSetParams)(CUgraphExec, CUgraphNode, const MemsetNodeParams*, CUcontext);
   CUresult (*GraphExecChildGraphNodeSetParams)(CUgraphExec, CUgraphNode, CUgraph);
+  CUresult (*GraphExecEventWaitNodeSetEvent)(CUgraphExec, CUgraphNode, CUevent);
   CUresult (*GraphLaunch)(CUgraphExec, CUstream);
   CUresult (*GetErrorString)(CUresult, const char**);
 };

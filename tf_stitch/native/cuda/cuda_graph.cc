@@ -38,18 +38,18 @@ std::vector<std::vector<void*>> AllArguments(const Executable& executable, const
   return found;
 }
 
-bool Touches(const std::vector<Operand>& operands, int output) {
-  return std::any_of(operands.begin(), operands.end(), [output](const Operand& operand) {
-    return operand.space == Space::kOutput && operand.index == output;
+bool Touches(const std::vector<Operand>& operands, Space space, int index) {
+  return std::any_of(operands.begin(), operands.end(), [space, index](const Operand& operand) {
+    return operand.space == space && operand.index == index;
   });
 }
 
-// Whether a step reads or writes an output.
-bool Touches(const Step& step, int output) {
-  if (const auto* copy = std::get_if<Copy>(&step)) return Touches({copy->target, copy->source}, output);
-  if (const auto* call = std::get_if<LibraryStep>(&step)) return Touches(call->args, output);
+// Whether a step reads or writes an output, or reads an input.
+bool Touches(const Step& step, Space space, int index) {
+  if (const auto* copy = std::get_if<Copy>(&step)) return Touches({copy->target, copy->source}, space, index);
+  if (const auto* call = std::get_if<LibraryStep>(&step)) return Touches(call->args, space, index);
   const auto* launch = std::get_if<GpuLaunch>(&step);
-  return launch != nullptr && Touches(launch->args, output);
+  return launch != nullptr && Touches(launch->args, space, index);
 }
 
 std::int64_t Now() {
@@ -108,24 +108,24 @@ bool StepGraph::Wanted(const std::vector<Step>& steps) {
 }
 
 bool StepGraph::Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-                       const std::vector<int>& early, const RunStepOn& run) {
+                       const std::vector<int>& early, const std::vector<LateInput>& late, const RunStepOn& run) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (LaunchHere(context, executable, buffers, stream, early, run)) return true;
+    if (LaunchHere(context, executable, buffers, stream, early, late, run)) return true;
   }
   if (failed_) places_.Leave(this);  // not with the lock: who takes a place away waits for it
   return false;
 }
 
 bool StepGraph::LaunchHere(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-                           const std::vector<int>& early, const RunStepOn& run) {
+                           const std::vector<int>& early, const std::vector<LateInput>& late, const RunStepOn& run) {
   const std::int64_t start = Now();
   if (failed_ || !held() || buffers.workspace_bytes < workspace_bytes_) return false;
   std::string error;
   const bool first = graph_ == nullptr;
   if (first) {
     context_ = context;
-    error = Make(executable, buffers, early, run);
+    error = Make(executable, buffers, early, late, run);
   }
   const bool known = error.empty() && FindKnown(buffers);
   const bool more = !known && instances_.size() < kInstances;
@@ -136,6 +136,7 @@ bool StepGraph::LaunchHere(CUcontext context, const Executable& executable, cons
     if (!more) instances_.splice(instances_.begin(), instances_, Replaceable(wanted));
     error = Update(&instances_.front(), executable, buffers, std::move(wanted), run);
   }
+  if (error.empty()) error = AwaitLate(stream, late);
   if (error.empty()) error = CudaError("cuGraphLaunch", Cuda().GraphLaunch(instances_.front().exec, stream));
   if (!error.empty()) {
     failed_ = true;
@@ -198,16 +199,16 @@ void StepGraph::PlaceWorkspaces(const Executable& executable) {
 
 // The graph with its first instance. Where a driver refuses programmatic edges, the graph has full ones.
 std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const std::vector<int>& early,
-                            const RunStepOn& run) {
+                            const std::vector<LateInput>& late, const RunStepOn& run) {
   arguments_ = AllArguments(executable, buffers);
   std::string error = CudaError("cuStreamCreate", Cuda().StreamCreate(&capture_, kStreamNonBlocking));
   std::int64_t edges = 0;
-  if (error.empty()) error = Build(executable, early, run, programmatic_edges, &edges);
+  if (error.empty()) error = Build(executable, early, late, run, programmatic_edges, &edges);
   if (!error.empty() && edges != 0) {
     counters_.Refused(error);
     DestroyGraph();
     edges = 0;
-    error = Build(executable, early, run, false, &edges);
+    error = Build(executable, early, late, run, false, &edges);
   }
   if (!error.empty()) return error;
   instances_.front().buffers = buffers;
@@ -216,9 +217,16 @@ std::string StepGraph::Make(const Executable& executable, const Buffers& buffers
   return "";
 }
 
-std::string StepGraph::Build(const Executable& executable, const std::vector<int>& early, const RunStepOn& run,
-                             bool programmatic, std::int64_t* edges) {
+// Nodes that record or wait for events stand beside the steps that they belong to in the order in which nodes are made: a
+// driver puts nodes into queues in that order, and what stands in a queue begins when all before it there has. With the
+// events last, an event of the first eighth of a graph was there after two thirds of it (two H200s).
+std::string StepGraph::Build(const Executable& executable, const std::vector<int>& early,
+                             const std::vector<LateInput>& late, const RunStepOn& run, bool programmatic,
+                             std::int64_t* edges) {
   std::string error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
+  late_ = late;
+  waits_.assign(late.size(), nullptr);
+  ready_.resize(early.size());
   for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
     error = AddNodes(executable.steps[i], arguments_[i], workspace_[i], run, &nodes_.emplace_back());
     std::vector<int> before = after_[i];
@@ -227,22 +235,52 @@ std::string StepGraph::Build(const Executable& executable, const std::vector<int
     for (int j : before) {
       if (error.empty()) error = AddEdge(graph_, nodes_[j], nodes_[i], programmatic, edges);
     }
+    if (error.empty()) error = AddWaits(executable.steps[i], nodes_[i]);
+    if (error.empty()) error = AddEvents(executable, i, early);
   }
-  if (error.empty()) error = AddEvents(executable, early);
   return error.empty() ? Instantiate() : error;
 }
 
-std::string StepGraph::AddEvents(const Executable& executable, const std::vector<int>& early) {
+std::string StepGraph::AddEvents(const Executable& executable, std::size_t step, const std::vector<int>& early) {
   std::string error;
-  ready_.resize(early.size());
   for (std::size_t i = 0; error.empty() && i < early.size(); ++i) {
+    const auto touches = [&](std::size_t j) { return Touches(executable.steps[j], Space::kOutput, early[i]); };
+    bool last = touches(step);
+    for (std::size_t j = step + 1; last && j < executable.steps.size(); ++j) last = !touches(j);
+    if (!last) continue;
     std::vector<const StepNodes*> after;
-    for (std::size_t j = 0; j < nodes_.size(); ++j) {
-      if (Touches(executable.steps[j], early[i])) after.push_back(&nodes_[j]);
+    for (std::size_t j = 0; j <= step; ++j) {
+      if (touches(j)) after.push_back(&nodes_[j]);
     }
     if (ready_[i] == nullptr) error = CudaError("cuEventCreate", Cuda().EventCreate(&ready_[i], kEventWithoutTime));
     if (error.empty()) error = AddEvent(graph_, ready_[i], after);
   }
+  return error;
+}
+
+std::string StepGraph::AddWaits(const Step& step, const StepNodes& nodes) {
+  std::string error;
+  for (std::size_t i = 0; error.empty() && i < late_.size(); ++i) {
+    if (!Touches(step, Space::kInput, late_[i].input)) continue;
+    if (waits_[i] == nullptr) error = AddWait(graph_, late_[i].event, &waits_[i]);
+    if (error.empty()) error = LetWait(graph_, waits_[i], nodes);
+  }
+  return error;
+}
+
+std::string StepGraph::AwaitLate(CUstream stream, const std::vector<LateInput>& late) {
+  Instance& instance = instances_.front();
+  if (instance.late == late) return "";
+  const bool same = std::equal(late.begin(), late.end(), instance.late.begin(), instance.late.end(),
+                               [](const LateInput& a, const LateInput& b) { return a.input == b.input; });
+  if (!same) return AwaitOnStream(stream, late);  // what its nodes wait for has been there before
+  std::string error;
+  for (std::size_t i = 0; error.empty() && i < late.size(); ++i) {
+    if (instance.late[i] == late[i] || waits_[i] == nullptr) continue;
+    error = CudaError("cuGraphExecEventWaitNodeSetEvent",
+                      Cuda().GraphExecEventWaitNodeSetEvent(instance.exec, waits_[i], late[i].event));
+  }
+  instance.late = late;
   return error;
 }
 
@@ -269,7 +307,7 @@ std::string StepGraph::Instantiate() {
   const std::string error = CudaError("cuGraphInstantiate", Cuda().GraphInstantiate(&exec, graph_, 0));
   if (!error.empty()) return error;
   counters_.instances.fetch_add(1, std::memory_order_relaxed);
-  instances_.push_front({exec, {}, arguments_});
+  instances_.push_front({exec, {}, arguments_, late_});
   return "";
 }
 
@@ -328,6 +366,7 @@ void StepGraph::DestroyGraph() {
   if (graph_ != nullptr) Cuda().GraphDestroy(graph_);
   graph_ = nullptr;
   nodes_.clear();
+  waits_.clear();
 }
 
 }  // namespace tf_stitch

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "op/arrivals.h"
 #include "op/buffers.h"
 #include "cuda/graph_nodes.h"
 #include "cuda/graph_places.h"
@@ -73,8 +74,9 @@ class StepGraph : public GraphClaim {
   // Launches the steps on `stream`; makes the graph on first use, and gives it the addresses of this run. False if it
   // was not launched, for one because the run has too little scratch memory: then nothing was enqueued, and the caller
   // runs the steps one by one. `early`: outputs that somebody may want before the graph has ended, the same ones each time.
+  // `late`: inputs that are not there when the stream has come so far; steps that read none of them do not wait.
   bool Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-              const std::vector<int>& early, const RunStepOn& run);
+              const std::vector<int>& early, const std::vector<LateInput>& late, const RunStepOn& run);
 
   // Of each of `early`, what a launch records when no step touches that output any more. To be waited for behind a
   // launch. They stay for the life of the process: who waits may come when the graph is gone.
@@ -93,19 +95,25 @@ class StepGraph : public GraphClaim {
     CUgraphExec exec = nullptr;
     Buffers buffers;
     Arguments arguments;
-    std::int64_t used = 0;  // the launch that used it last
+    std::vector<LateInput> late;  // what it waits for
+    std::int64_t used = 0;        // the launch that used it last
   };
 
   bool LaunchHere(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
-                  const std::vector<int>& early, const RunStepOn& run);  // mutex_ is held
+                  const std::vector<int>& early, const std::vector<LateInput>& late,
+                  const RunStepOn& run);  // mutex_ is held
   void PlaceWorkspaces(const Executable& executable);
   std::string Make(const Executable& executable, const Buffers& buffers, const std::vector<int>& early,
-                   const RunStepOn& run);
+                   const std::vector<LateInput>& late, const RunStepOn& run);
   // The graph of `arguments_`, and an instance of it; counts its programmatic edges.
-  std::string Build(const Executable& executable, const std::vector<int>& early, const RunStepOn& run,
-                    bool programmatic, std::int64_t* edges);
-  // Records `ready_` behind the steps that touch each of these outputs.
-  std::string AddEvents(const Executable& executable, const std::vector<int>& early);
+  std::string Build(const Executable& executable, const std::vector<int>& early, const std::vector<LateInput>& late,
+                    const RunStepOn& run, bool programmatic, std::int64_t* edges);
+  // Records `ready_` of those outputs that this step touches last, behind all that do.
+  std::string AddEvents(const Executable& executable, std::size_t step, const std::vector<int>& early);
+  // Lets a step wait for the late inputs that it touches.
+  std::string AddWaits(const Step& step, const StepNodes& nodes);
+  // Lets the front instance wait for these events, or the stream, where the graph was made for other inputs.
+  std::string AwaitLate(CUstream stream, const std::vector<LateInput>& late);
   std::string AddNodes(const Step& step, std::vector<void*>& arguments, std::size_t workspace, const RunStepOn& run,
                        StepNodes* added);
   // Brings the instance with these addresses to the front, if there is one.
@@ -133,6 +141,8 @@ class StepGraph : public GraphClaim {
   std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
   std::vector<StepNodes> nodes_;                 // of each step
   std::vector<CUevent> ready_;
+  std::vector<LateInput> late_;                  // as the graph was made
+  std::vector<CUgraphNode> waits_;               // of each, null: no step reads it
   Arguments arguments_;                          // as the graph was made
   std::list<Instance> instances_;                // last used first
   std::int64_t launches_ = 0;

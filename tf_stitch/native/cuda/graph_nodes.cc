@@ -177,6 +177,14 @@ std::string AddEvent(CUgraph graph, CUevent event, const std::vector<const StepN
                    Cuda().GraphAddEventRecordNode(&node, graph, nodes.data(), nodes.size(), event));
 }
 
+std::string AddWait(CUgraph graph, CUevent event, CUgraphNode* node) {
+  return CudaError("cuGraphAddEventWaitNode", Cuda().GraphAddEventWaitNode(node, graph, nullptr, 0, event));
+}
+
+std::string LetWait(CUgraph graph, CUgraphNode wait, const StepNodes& step) {
+  return AddFullEdge(graph, wait, step.nodes.front());
+}
+
 std::string UpdateLaunch(CUgraphExec exec, const StepNodes& step, const GpuLaunch& launch,
                          std::vector<void*>& arguments) {
   std::vector<void*> addresses;

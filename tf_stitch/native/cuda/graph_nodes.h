@@ -33,6 +33,10 @@ std::string AddEdge(CUgraph graph, const StepNodes& before, const StepNodes& aft
 // An event that a launch records when these steps have ended, which need not be its last.
 std::string AddEvent(CUgraph graph, CUevent event, const std::vector<const StepNodes*>& after);
 
+// A node that waits for what an event has been recorded behind when a launch is asked for; and a step that waits for it.
+std::string AddWait(CUgraph graph, CUevent event, CUgraphNode* node);
+std::string LetWait(CUgraph graph, CUgraphNode wait, const StepNodes& step);
+
 // The same step with other addresses.
 std::string UpdateLaunch(CUgraphExec exec, const StepNodes& step, const GpuLaunch& launch,
                          std::vector<void*>& arguments);

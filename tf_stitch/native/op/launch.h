@@ -22,9 +22,9 @@ class Launcher {
 
   // All steps: as one CUDA graph where there is one and it is wanted, else one by one, as for a profiler, which could not
   // tell the kernels of a graph apart. `context` is current on a GPU. `early`: outputs that somebody may want before all
-  // steps have ended; `ready` gets an event for each, or stays empty.
+  // steps have ended; `ready` gets an event for each, or stays empty. `late`: inputs to wait for.
   absl::Status Run(const Executable& executable, CUcontext context, bool as_graph, const std::vector<int>& early,
-                   std::vector<CUevent>* ready) const {
+                   const std::vector<LateInput>& late, std::vector<CUevent>* ready) const {
     const std::vector<Step>& steps = executable.steps;
     const bool trial = placement_.on_gpu && executable.graph->CountRun();
     const auto labels = Profiled() ? std::atomic_load(&executable.labels) : nullptr;
@@ -34,11 +34,13 @@ class Launcher {
         const Placement elsewhere{true, stream};
         return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step, false).message());
       };
-      if (executable.graph->Launch(context, executable, buffers_, placement_.stream, early, record)) {
+      if (executable.graph->Launch(context, executable, buffers_, placement_.stream, early, late, record)) {
         *ready = executable.graph->ready();
         return absl::OkStatus();
       }
     }
+    const std::string awaited = AwaitOnStream(placement_.stream, late);
+    if (!awaited.empty()) return absl::InternalError(absl::StrCat("tf_stitch: ", awaited));
     if (labelled) return RunLabelled(steps, *labels, trial);
     for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trial));
     return absl::OkStatus();
@@ -46,7 +48,7 @@ class Launcher {
 
   absl::Status Run(const Executable& executable, CUcontext context, bool as_graph = true) const {
     std::vector<CUevent> ready;
-    return Run(executable, context, as_graph, {}, &ready);
+    return Run(executable, context, as_graph, {}, {}, &ready);
   }
 
  private:

@@ -80,6 +80,7 @@ class ProfitabilityCheck {
 
   // As Decide, of what was found, if anything.
   void Looked(const std::optional<Ruling>& known);
+  bool stitched() const { return state_.load(std::memory_order_acquire) == State::kStitched; }
   bool decided() const { return state_.load(std::memory_order_acquire) != State::kOpen; }
 
  private:

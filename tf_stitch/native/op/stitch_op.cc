@@ -1,4 +1,5 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
+#include "op/arrivals.h"
 #include "op/converted_regions.h"
 #include "op/held_handles.h"
 #include "op/launch.h"
@@ -10,7 +11,7 @@
 #include "op/registration.h"
 #include "op/runtime_registry.h"
 #include "op/shape_key.h"
-#include "op/ready_outputs.h"
+#include "op/stream_order.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "op/scratch.h"
 #include "op/variables.h"
@@ -40,6 +41,7 @@ using tensorflow::TensorShape;
       .Attr("variable_names: list(string) = []") \
       .Attr("held: list(int) = []")            \
       .Attr("early: list(int) = []")           \
+      .Attr("late: list(int) = []")            \
       .SetShapeFn(OutputShapes)
 
 TFS_SIGNATURE("StitchOp");
@@ -60,6 +62,10 @@ class StitchOp final : public tensorflow::OpKernel {
     for (const int output : early_) {
       OP_REQUIRES(c, output >= 0 && output < c->num_outputs(), absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " has no early output ", output)));
     }
+    OP_REQUIRES_OK(c, c->GetAttr("late", &late_));
+    for (const int input : late_) {
+      OP_REQUIRES(c, input >= 0 && input < num_inputs_, absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " has no late input ", input)));
+    }
     std::vector<DataType> types;
     for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
     for (int i = 0; i < c->num_outputs(); ++i) types.push_back(c->output_type(i));
@@ -72,10 +78,11 @@ class StitchOp final : public tensorflow::OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     std::vector<CUevent> ready;
-    OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx, &ready), def()));
+    OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx, LateInputs(ctx), &ready), def()));
+    OP_REQUIRES_OK(ctx, SayRead(ctx));
     ready.resize(early_.size());
     for (std::size_t i = 0; i < early_.size(); ++i) {
-      ReadyOutputs::Global().Publish(ctx->mutable_output(early_[i])->data(), ready[i]);
+      Arrivals::Early().Publish(ctx->mutable_output(early_[i])->data(), ready[i]);
     }
   }
 
@@ -123,8 +130,44 @@ class StitchOp final : public tensorflow::OpKernel {
     return kept_ == nullptr ? variables->Lookup(ctx, num_inputs_, num_variables_) : kept_->Find(ctx, variables);
   }
 
-  // `ready` gets events of the outputs that are early, if they are.
-  absl::Status Run(OpKernelContext* ctx, std::vector<CUevent>* ready) {
+  std::vector<LateInput> LateInputs(OpKernelContext* ctx) const {
+    std::vector<LateInput> found;
+    for (const int input : late_) {
+      const CUevent event = Arrivals::Late().Take(ctx->input(input).data());
+      if (event != nullptr) found.push_back({input, event});
+    }
+    return found;
+  }
+
+  // What wrote a late input may write its memory again, beside the stream, when this call has read it.
+  absl::Status SayRead(OpKernelContext* ctx) {
+    if (late_.empty()) return absl::OkStatus();
+    TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
+    const std::lock_guard<std::mutex> lock(reading_);
+    if (read_.event == nullptr) TF_RETURN_IF_ERROR(read_.Make(placement.stream));
+    const ScopedContext current(read_.context);
+    TF_RETURN_IF_ERROR(CudaStatus("cuEventRecord", Cuda().EventRecord(read_.event, placement.stream)));
+    for (const int input : late_) Arrivals::Read().Publish(ctx->input(input).data(), read_.event);
+    return absl::OkStatus();
+  }
+
+  // Whether kernels run for sure, untimed: then those that read a late input wait for it by themselves. A fallback's nodes
+  // do not, and a wait would count as the kernels' time.
+  static bool MayWaitInside(const absl::StatusOr<std::shared_ptr<const Slot>>& found, const VariableSet& variables) {
+    return found.ok() && !(*found)->invalid && (*found)->executable != nullptr && (*found)->check.stitched() &&
+           (*found)->executable->updated.empty() && !UpdatesDuplicate(**found, variables);
+  }
+
+  static absl::Status Await(const Placement& placement, const RegionRuntime& runtime,
+                            const std::vector<LateInput>& late) {
+    if (late.empty()) return absl::OkStatus();
+    const ScopedContext current(runtime.context());
+    const std::string error = AwaitOnStream(placement.stream, late);
+    return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("tf_stitch: ", error));
+  }
+
+  // `late`: inputs that the stream does not wait for yet. `ready` gets events of the outputs that are early, if they are.
+  absl::Status Run(OpKernelContext* ctx, std::vector<LateInput> late, std::vector<CUevent>* ready) {
     TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
     TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
     VariableSet variables;
@@ -132,6 +175,10 @@ class StitchOp final : public tensorflow::OpKernel {
     const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs(),
                           kept_ == nullptr ? nullptr : &kept_->handles()};
     const absl::StatusOr<std::shared_ptr<const Slot>> found = LockAndFind(ctx, runtime, &variables);
+    if (!MayWaitInside(found, variables)) {
+      TF_RETURN_IF_ERROR(Await(placement, *runtime, late));
+      late.clear();
+    }
     if (absl::IsFailedPrecondition(found.status()) && variables.WantValues()) {
       return fallback_.Fallback(call, "a variable has no value yet");
     }
@@ -151,22 +198,23 @@ class StitchOp final : public tensorflow::OpKernel {
     ProfitabilityCheck::Turn turn = slot->check.Begin(placement.stream);
     if (turn.form == Form::kFallback) {
       const std::optional<absl::Status> status = fallback_.Run(call, *slot);
-      return status ? *status : Run(ctx, ready);
+      return status ? *status : Run(ctx, {}, ready);
     }
     if (turn.Beside()) {
       fallback_.Shadow(call, *slot, &turn);
-      return Run(ctx, ready);  // variables may have changed meanwhile
+      return Run(ctx, {}, ready);  // variables may have changed meanwhile
     }
     slot->check.Start(placement.stream, &turn);
     bool can_fall_back = false;
-    const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, ready, &can_fall_back);
+    const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, late, ready, &can_fall_back);
+    if (!status.ok()) TF_RETURN_IF_ERROR(Await(placement, *runtime, late));  // TensorFlow's nodes read them, or another plan
     if (!absl::IsResourceExhausted(status) || !can_fall_back || converted_ != nullptr) {
       return fallback_.AfterKernels(call, *slot, turn, status, can_fall_back);
     }
     std::string least;
     if (Shrink(call, slot, &variables, &least)) {
       slot->check.End(placement.stream, turn, /*ok=*/false);
-      return Run(ctx, ready);
+      return Run(ctx, {}, ready);
     }
     return WithLeast(fallback_.AfterKernels(call, *slot, turn, status, can_fall_back), least);
   }
@@ -324,8 +372,8 @@ class StitchOp final : public tensorflow::OpKernel {
 
   // `can_fall_back`: memory was missing or launching failed, and nothing that a second attempt reads was overwritten.
   absl::Status Execute(OpKernelContext* ctx, const Placement& placement, const RegionRuntime& runtime,
-                       const Slot& slot, VariableSet* variables, std::vector<CUevent>* ready,
-                       bool* can_fall_back) const {
+                       const Slot& slot, VariableSet* variables, const std::vector<LateInput>& late,
+                       std::vector<CUevent>* ready, bool* can_fall_back) const {
     const Executable& executable = *slot.executable;
     Buffers buffers;
     for (int i = 0; i < num_inputs_; ++i) buffers.inputs.push_back(ctx->input(i).data());
@@ -351,7 +399,8 @@ class StitchOp final : public tensorflow::OpKernel {
                                    ctx->input(update.input).TotalBytes()));
     }
 
-    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context(), true, early_, ready);
+    const absl::Status launched =
+        Launcher(ctx, placement, buffers).Run(executable, runtime.context(), true, early_, late, ready);
     if (!launched.ok()) {
       *can_fall_back = !overwrites;
       return launched;
@@ -366,6 +415,9 @@ class StitchOp final : public tensorflow::OpKernel {
   std::int64_t region_ = 0;
   int num_inputs_ = 0;
   int num_variables_ = 0;
+  std::mutex reading_;
+  StreamMark read_;         // of late inputs; guarded by reading_; stays for the life of the process
+  std::vector<int> late_;   // inputs that may come when the stream does not wait for them
   std::vector<int> early_;  // outputs that the node's readers may want before the region has ended
   std::shared_ptr<const ConvertedRegion> converted_;  // null: it is a session's
   std::unique_ptr<KeptVariables> kept_;  // null: they are passed
