@@ -33,6 +33,7 @@ class Session:
         self.rewrites += 1
     def build(self, region, device, key): return None
     def fallback_bytes(self, region, device, key): return 0
+    def smaller(self, region, device, key, free): return []
     fallbacks = types.SimpleNamespace(subgraph=lambda region, reason: None, run=lambda region, call: None)
     labels, profitability, lifetimes, first_calls = None, None, types.SimpleNamespace(left=None), None
     turns = None

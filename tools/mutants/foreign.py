@@ -39,7 +39,7 @@ MUTANTS = (
            "place.compare(0, found.size(), found) == 0",
            (f"{MODULES}::test_modules_come_from_allowed_folders_alone",)),
     Mutant("a module may have any size", f"{OP}/module_file.cc",
-           "if (found.st_size > kMostModuleBytes) {",
+           "if (found.stx_size > std::uint64_t{kMostModuleBytes}) {",
            "if (false) {",
            (f"{MODULES}::test_what_is_no_file_of_a_possible_size_is_not_read",)),
 )

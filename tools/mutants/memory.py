@@ -76,7 +76,7 @@ MUTANTS = (
            "    open_ = [min(1, len(earlier)) for earlier in waits]\n",
            (ORDER,)),
     Mutant("what saves nothing is ordered", "tf_stitch/placement/memory_order.py",
-           "return best if before - after >= max(least, LEAST_SHARE * before) else now",
+           "return best if live_bytes(lives) <= most and sum(plan_arena(lives).segments) <= most else now",
            "return best",
            (ORDER,)),
     Mutant("large kernels run side by side in another order, too", "tf_stitch/placement/memory_order.py",
