@@ -34,6 +34,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
+def mib(nbytes: float, digits: int = 1) -> str:
+    """Bytes in words, as "1,024.5 MiB"."""
+    return f"{nbytes / (1 << 20):,.{digits}f} MiB"
+
+
 def say(text: str) -> None:
     """Says something; lines of several threads do not mix."""
     with _voice.lock:

@@ -43,7 +43,7 @@ def test_what_a_run_does_not_reach_stays(tmp_path: Path, monkeypatch: pytest.Mon
     assert table["of open integers"] == []
     page_text = (tmp_path / "page.md").read_text()
     assert "| A | why | no where an integer is no constant |" in page_text
-    assert "of 1 ops of which no call ran: E." in page_text
+    assert "of 1 more ops are not believed, since no call of them ran: E." in page_text
 
 
 def test_a_wrong_number_is_found() -> None:

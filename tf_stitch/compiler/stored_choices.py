@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tf_stitch.atomic_file import read_verified
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import Barred
-from tf_stitch.errors import BuildError, DamagedFileError
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.planning.memory import Choice, How
 from tf_stitch.planning.plan_groups import groups_of
@@ -42,22 +40,12 @@ class StoredChoices:
     def recall(self, kernels: KernelPlan, budget: int) -> StoredChoice | None:
         """The choice of an equal plan under an equal budget. One that makes no sense is removed, and counted as
         damaged."""
-        path = self.cache.get(self._key(kernels, budget), SUFFIX)
-        if path is None:
-            return None
-        try:
-            return _parse(read_verified(path), kernels.plan)
-        except (OSError, DamagedFileError, ValueError, LookupError, TypeError):
-            self.discard(kernels, budget)
-            return None
+        return self.cache.parsed(self._key(kernels, budget), SUFFIX, lambda text: _parse(text, kernels.plan))
 
     def keep(self, kernels: KernelPlan, budget: int, chosen: StoredChoice) -> None:
         """Stores a choice. One that can be stored nowhere is made again by who needs it; the cache's `problem` then
         says why."""
-        try:
-            self.cache.put(self._key(kernels, budget), SUFFIX, _text(chosen, kernels.plan).encode())
-        except BuildError as error:
-            self.cache.problem = error.message
+        self.cache.keep(self._key(kernels, budget), SUFFIX, _text(chosen, kernels.plan).encode())
 
     def discard(self, kernels: KernelPlan, budget: int) -> None:
         """Removes a choice that turned out to be none of this plan; it counts as damaged."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from tf_stitch.atomic_file import read_verified
-from tf_stitch.errors import BuildError, DamagedFileError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.libraries.call import Library
@@ -35,15 +33,7 @@ class StoredPlans:
     def recall(self, graph: TensorGraph, libraries: tuple[Library, ...] = LIBRARIES) -> StitchPlan | None:
         """The plan of an equal graph of equal sizes, made with the same libraries. One that makes no sense is removed,
         and counted as damaged."""
-        key = self._key(graph)
-        path = self.cache.get(key, SUFFIX)
-        if path is None:
-            return None
-        try:
-            return _parse(read_verified(path), graph, libraries)
-        except (OSError, DamagedFileError, ValueError, LookupError, TypeError):
-            self.cache.discard(key, SUFFIX)
-            return None
+        return self.cache.parsed(self._key(graph), SUFFIX, lambda text: _parse(text, graph, libraries))
 
     def keep(self, plan: StitchPlan) -> None:
         """Stores a plan, unless the solver that was asked for had no part in it. One that can be stored nowhere is made
@@ -52,10 +42,7 @@ class StoredPlans:
             return
         solver = None if plan.solver is None else asdict(plan.solver)
         text = json.dumps({"solver": solver, "groups": groups_of(plan)})
-        try:
-            self.cache.put(self._key(plan.graph), SUFFIX, text.encode())
-        except BuildError as error:
-            self.cache.problem = error.message
+        self.cache.keep(self._key(plan.graph), SUFFIX, text.encode())
 
     def _key(self, graph: TensorGraph) -> str:
         sizes = [int(d) for node in graph.inputs() for d in node.type.dims]  # the text may have symbols

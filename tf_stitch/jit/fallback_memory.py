@@ -14,6 +14,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_kinds import NO_MEMORY, Category, OpKind
 from tf_stitch.jit.build_budget import POLL_SECONDS, BuildBudget, wait_until_built
 from tf_stitch.jit.build_key import Key
+from tf_stitch.messages import mib
 from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.placement.executable import Executable
 
@@ -158,9 +159,9 @@ class FallbackMemory:
         kernels = self._planned.get(place, 0)
         settled = memory.in_use + kernels
         if own > kernels + max(NEGLIGIBLE, SHARE * settled):
-            return f"they would take {_mib(own)}, the kernels {_mib(kernels)}"
+            return f"they would take {mib(own, 0)}, the kernels {mib(kernels, 0)}"
         if not self.fits(place):
-            return f"they would take {_mib(own)}, of {_mib(memory.free)} that are free"
+            return f"they would take {mib(own, 0)}, of {mib(memory.free, 0)} that are free"
         return ""
 
     def drop(self, number: int) -> None:
@@ -173,7 +174,3 @@ class FallbackMemory:
     def _wake(self) -> None:
         with self._known:
             self._known.notify_all()
-
-
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / (1 << 20):,.0f} MiB"

@@ -1,4 +1,4 @@
-"""A region whose kernels had no memory, and the plan that takes less: planned anew for what is free."""
+"""A region whose kernels had no memory, and the plan that takes less: planned again for what is free."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tf_stitch.config import MemoryBudget
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs
+from tf_stitch.messages import mib
 from tf_stitch.placement.executable import Executable
 from tf_stitch.placement.executable_format import StateMode
 
@@ -19,7 +20,6 @@ SHRINKS = 0.75
 another process may have it."""
 MOST_NAMED = 3
 """Values that are named of those that take most."""
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,17 @@ class MemoryShortage:
         fits = self.free is None or live + self.results <= self.free
         if less.arena_bytes < self.before.arena_bytes and fits:
             return
-        holders = [f"{node.loc.node or node.kind.value} {_mib(nbytes)}"
+        holders = [f"{node.loc.node or node.kind.value} {mib(nbytes)}"
                    for node, nbytes in compiled.memory.holders[:MOST_NAMED]]
         least = min(live, self.before.live_bytes) + self.results
-        raise StitchError(f"its kernels need {_mib(least)} at least beside variables and inputs{self._of_free}, "
-                          f"{_mib(self.results)} of them for results; most take {', '.join(holders) or 'results'}")
+        raise StitchError(f"its kernels need {mib(least)} at least beside variables and inputs{self._of_free}, "
+                          f"{mib(self.results)} of them for results; most take {', '.join(holders) or 'results'}")
 
     def text(self, after: Executable) -> str:
         """What was done about it."""
-        return (f"no memory for its kernels, which took {_mib(self.before.arena_bytes)}, and {_mib(self.results)} for "
-                f"results{self._of_free}: planned again to take {_mib(after.arena_bytes)}, by computing values twice")
+        return (f"no memory for its kernels, which took {mib(self.before.arena_bytes)}, and {mib(self.results)} for "
+                f"results{self._of_free}: planned again to take {mib(after.arena_bytes)}, by computing values twice")
 
     @property
     def _of_free(self) -> str:
-        return "" if self.free is None else f", of {_mib(self.free)} that are free"
-
-
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / MIB:,.1f} MiB"
+        return "" if self.free is None else f", of {mib(self.free)} that are free"

@@ -39,7 +39,7 @@ def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult[TensorG
 
 
 def _applied(rules: Sequence[NodeRule], node: Node) -> Node | None:
-    """What the first rule that applies gives."""
+    """The result of the first rule that applies, None if none does."""
     for rule in rules:
         result = rule(node)
         if result is not None:

@@ -44,8 +44,8 @@ class IntervalAllocator:
 
 @lru_cache(maxsize=64)
 def _spans(leaves: int, first: int, last: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The nodes of a tree that make up the times `first` to `last`, and all above these. A value is tried in one memory
-    after the other, whose trees are alike."""
+    """The nodes of a tree that make up the times `first` to `last`, and all above these. Cached, since a value is tried
+    in several memories, whose trees have the same shape."""
     spans = list(_cut(leaves, first, last))
     return spans, list(_above(spans))
 

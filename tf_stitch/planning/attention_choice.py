@@ -116,9 +116,9 @@ def copies_for(trained: TrainedAttention) -> list[Copies]:
 
 def _times_with_copies(graph: TensorGraph, attentions: Sequence[TrainedAttention], times: PatternTimes
                        ) -> list[float | None]:
-    """Microseconds of each attention and its gradients as kernels, or of the library's calls and a kernel between them
-    in the forward pass where that is no kernel; None if gradients are none. All have their copies in one graph: a graph
-    for each would cost a large one's time as often as it has layers."""
+    """Microseconds of each attention and its gradients as kernels, or of the library's calls and a kernel between
+    them in the forward pass where that is no kernel; None if gradients are none. One graph has the copies of all
+    attentions: one graph for each would take time quadratic in the number of layers."""
     changed, new = with_copies(graph, [copies for trained in attentions for copies in copies_for(trained)])
     nodes = changed.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(changed))
@@ -131,15 +131,15 @@ def _times_with_copies(graph: TensorGraph, attentions: Sequence[TrainedAttention
         return times.exact(make_pattern(part, users, wanted, free))
 
     def time_of(trained: TrainedAttention) -> float | None:
-        ends = [new[end.matmul] for end in (trained.query, trained.key)]
+        ends = new[trained.query.matmul], new[trained.key.matmul]
+        if not gradients.keys() >= {*ends}:
+            return None
         result = forward.get(new[trained.result.matmul])
-        kernels: list[AttentionKernel | None] = [gradients.get(end) for end in ends]
+        kernels: list[AttentionKernel] = [gradients[end] for end in ends]
         kernels += [] if result is None else [result]
-        known = [None if kernel is None else us(kernel.nodes) for kernel in kernels]
-        if result is None:
-            parts = [trained.scores.matmul], trained.forward, [trained.result.matmul]
-            known += [us([new[node] for node in part]) or 0.0 for part in parts]
-        found = [time for time in known if time is not None]
-        return sum(found) if len(found) == len(known) else None
+        parts = () if result is not None else ([trained.scores.matmul], trained.forward, [trained.result.matmul])
+        known = [us(kernel.nodes) for kernel in kernels]
+        apart = sum(us([new[node] for node in part]) or 0.0 for part in parts)
+        return None if None in known else sum(filter(None, known)) + apart
 
     return [time_of(trained) for trained in attentions]

@@ -10,13 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from tf_stitch.atomic_file import read_verified, remove_abandoned, write_verified
 from tf_stitch.errors import BuildInterruptedError, DamagedFileError
 from tf_stitch.private_folder import make_private, open_lock, temporary_folder
 
 _PAUSE = 0.02
+Parsed = TypeVar("Parsed")
 
 
 class KernelCache:
@@ -58,6 +59,18 @@ class KernelCache:
             self._drop(path)
             return None
         return path
+
+    def parsed(self, key: str, suffix: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
+        """What `parse` makes of an artefact; None if it is missing or damaged, or if `parse` raises ValueError,
+        LookupError or TypeError: then it makes no sense, is removed, and counts as damaged."""
+        path = self.get(key, suffix)
+        if path is None:
+            return None
+        try:
+            return parse(read_verified(path))
+        except (OSError, DamagedFileError, ValueError, LookupError, TypeError):
+            self.discard(key, suffix)
+            return None
 
     @contextlib.contextmanager
     def alone(self, key: str, patience: float) -> Iterator[bool]:
@@ -126,6 +139,13 @@ class KernelCache:
         except OSError as error:
             raise BuildInterruptedError(f"cannot store a built kernel in {self.folder}, nor in {self._instead}: "
                                         f"{error.strerror or error}") from None
+
+    def keep(self, key: str, suffix: str, data: bytes) -> None:
+        """As `put`, of what who needs it can make again: if it can be stored nowhere, `problem` says why."""
+        try:
+            self.put(key, suffix, data)
+        except BuildInterruptedError as error:
+            self.problem = error.message
 
     def _elsewhere(self) -> Path:
         try:

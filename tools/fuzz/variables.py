@@ -40,7 +40,7 @@ CHUNK = 25
 PATIENCE = 30.0
 """Seconds for each program of a process, which else does not end."""
 KERNELS, IN_TURNS = "kernels", "in_turns"
-FORMS = {UNBUILT: "TensorFlow ops in regions", KERNELS: "kernels", IN_TURNS: "kernels and TensorFlow ops in turns"}
+WHAT_RUNS = {UNBUILT: "TensorFlow ops in regions", KERNELS: "kernels", IN_TURNS: "kernels and TensorFlow ops in turns"}
 REFUSED = "in the rewritten graph, which uses the same variable", "lost an update"
 
 
@@ -197,7 +197,7 @@ def _table(counts: Counter[str], failures: list[Case], refusals: list[Case], for
     columns = ("programs", "calls", "regions", "run by kernels", "run by TensorFlow", "refused", "wrong", "crashed",
                "hung")
     lines = ["# Programs that read and update variables, stitched and in NumPy", "",
-             f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {FORMS[form]}: "
+             f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {WHAT_RUNS[form]}: "
              f"`{command_line(sys.argv)}`", "", f"| {' | '.join(columns)} |", "| ---: " * len(columns) + "|",
              f"| {' | '.join(str(counts[column]) for column in columns)} |"]  # fmt: skip
     lines += ["", *(f"- seed {seed}: {what}" for seed, what in (*failures, *refusals))] if failures or refusals else []

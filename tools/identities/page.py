@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path("benchmarks/identities.md")
-UNSEEN = "no call ran, so nobody has seen that they are"
+UNSEEN = "not checked, since no call ran"
 """Why names are not believed that inference gives to sizes of an op that was never run."""
 
 
@@ -28,7 +28,8 @@ def _lines(table: Mapping[str, Any]) -> Iterator[str]:
     yield from ["", "Import does not believe:", "", "| op | equal sizes | numbers |", "| --- | --- | --- |"]
     for op in sorted({*table["doubted"], *table["miscounted"]} - set(unseen)):
         yield f"| {op} | {table['doubted'].get(op, '')} | {table['miscounted'].get(op, '')} |"
-    yield from ["", f"Nor equal sizes of {len(unseen)} ops of which no call ran: {', '.join(unseen)}."]
+    yield from ["", f"Equal sizes of {len(unseen)} more ops are not believed, since no call of them ran: "
+                + ", ".join(unseen) + "."]
     yield from ["", "Believed although sizes that differ were found:", ""]
     yield from (f"- {op}: {why}" for op, why in (table["believed"] | table["of pairs"]).items())
     yield from ["", "No call ran of:", ""]

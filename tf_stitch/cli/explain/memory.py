@@ -11,6 +11,7 @@ from typing import Any
 
 from tf_stitch.cli.explain.load import Document
 from tf_stitch.cli.explain.rows import Graph, last_builds
+from tf_stitch.messages import mib
 
 _COLUMNS = 60
 """Of the curve."""
@@ -123,11 +124,6 @@ def memory_section(memories: Sequence[RegionMemory]) -> str:
         f"<tr><td>{mib(nbytes)}</td><td>{escape(layer)} {escape(line.rpartition('/')[2])}</td></tr>"
         for layer, line, nbytes in one.holders[:_MOST]) + "</table>" for one in shown]
     return f'<details id="memory"><summary>memory over a step</summary>{"".join(parts)}</details>'
-
-
-def mib(nbytes: int) -> str:
-    """In words."""
-    return f"{nbytes / (1 << 20):,.1f} MiB"
 
 
 def _memory(number: int, build: dict[str, Any], source: Mapping[str, str]) -> RegionMemory:

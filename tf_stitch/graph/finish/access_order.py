@@ -116,7 +116,7 @@ class _Images:
 
 
 def _origins(name: str, accessed: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Resource -> the node that accesses it which a node is, or else is named after."""
+    """For each resource the nearest access: by the node of this name, or else by one whose name it begins with."""
     found: dict[str, str] = {}
     while name:
         for resource in accessed.get(name, ()):
