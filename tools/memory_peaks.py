@@ -5,6 +5,7 @@ Keras on JAX.
     python -m tools.memory_peaks --cases=gpt2:4x256x4x128x8192x8 --calls=20 --backends=tf,stitch
     python -m tools.memory_peaks --cases=resnet50_train --backends=jax,stitch,stitch:0.5,stitch:12GiB
                                  --out=benchmarks/raw/memory_peaks.json.gz
+    python -m tools.memory_peaks --backends=stitch,tf@8000,stitch@8000      # on a device of 8,000 MiB
 
 Each backend runs in a process of its own, all at once (times are rough), with its default settings; a tiny case comes
 before, for tf_stitch's native libraries. First steps are a new user's where no kernels are in the cache. Counted is
@@ -37,12 +38,13 @@ ROOT = Path(__file__).resolve().parents[1]
 TINY = "gpt2:1x64x2x16x64x2"
 _CASES = flags.DEFINE_list("cases", ["gpt2:24x1024x16x512x50257x8", "convnext_tiny_train_32"], "what trains")
 _BACKENDS = flags.DEFINE_list("backends", ["tf", "xla", "stitch"], "tf, xla, stitch, stitch:TF_STITCH_MEMORY, jax: "
-                              "Keras on JAX")
+                              "Keras on JAX; but for the last with @MIB behind it on a device that has no more")
 _CALLS = flags.DEFINE_integer("calls", 60, "of each: the profitability check is over before the last")
 _LIMIT = flags.DEFINE_float("limit", 140, "seconds of a case")
 _TOGETHER = flags.DEFINE_integer("together", 1, "cases at a time", lower_bound=1)
 _OUT = flags.DEFINE_string("out", None, "file for the rows, .json.gz; the page is beside it")
 _COMMIT = flags.DEFINE_string("commit", "-", "what is measured")
+_DEVICE_MIB = flags.DEFINE_integer("device_mib", 0, "of a child: MiB of its device; 0: all that there are")
 _CHILD = flags.DEFINE_string("child", None, "a backend: runs one case in this process")
 
 
@@ -52,11 +54,12 @@ def begun(case: str, backend: str, folder: Path, calls: int) -> subprocess.Popen
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": module_path(ROOT)}
     if backend == "jax":
         environment |= {"KERAS_BACKEND": "jax", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    framework, _, budget = backend.partition(":")
+    framework, _, limit = backend.partition("@")
+    framework, _, budget = framework.partition(":")
     if framework == "stitch":
         environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder), "TF_STITCH_MEMORY": budget or "auto"}
     command = [sys.executable, *(["-m", "tf_stitch"] if framework == "stitch" else []), "-m", "tools.memory_peaks",
-               f"--child={framework}", f"--cases={case}", f"--calls={calls}"]
+               f"--child={framework}", f"--cases={case}", f"--calls={calls}", f"--device_mib={limit or 0}"]
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE)
 
 
@@ -77,13 +80,14 @@ def measured(case: str) -> list[Row]:
                 print(f"{case} {backend}: not over after {_LIMIT.value:.0f} s, or failed: {error!r}", flush=True)
                 continue
             rows.append(found)
-            print("\n    ".join([" ".join(cells(found)), f"loss {found['loss']:.9g}", *found["remarks"]]), flush=True)
+            print("\n    ".join([" ".join(cells(found)), f"loss {found['loss']:.9g}", *found["remarks"],
+                                 *([f"{found['regions']} regions"] if "regions" in found else [])]), flush=True)
     return rows
 
 
 def main(_: Sequence[str]) -> None:
     if _CHILD.value:
-        print(json.dumps(trained(_CASES.value[0], _CHILD.value, _CALLS.value)))
+        print(json.dumps(trained(_CASES.value[0], _CHILD.value, _CALLS.value, _DEVICE_MIB.value)))
         return
     if any(backend.startswith("stitch") for backend in _BACKENDS.value):
         with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,7 @@ from tf_stitch.graph.passes.read_sizes_from_arguments import ReadSizesFromArgume
 from tf_stitch.graph.passes.relax_constants import RelaxConstants
 from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.passes.sums_in_streams import SumsInStreams
+from tf_stitch.graph.passes.undo_swaps import UndoSwaps
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
 from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
 from tf_stitch.graph.state import GraphState
@@ -92,6 +93,7 @@ def passes_before_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
         ValuesOfOptionals(),  # where a gradient needs a branch, both may become selects
         BranchesToSelects(),
+        UndoSwaps(),  # before sums, of which copies read parts
         RestoreSums(),  # a loop with a temporary variable would keep a state
         UnrollLoops(options.unroll),
     )

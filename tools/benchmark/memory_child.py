@@ -55,14 +55,21 @@ def network_of(case: str) -> tuple[Any, int]:
     return vision.build(name, size) if size else others.build(name), batch
 
 
-def trained(case: str, backend: str, calls: int) -> dict[str, Any]:
-    """Trains in this process."""
+def trained(case: str, backend: str, calls: int, device_mib: int = 0) -> dict[str, Any]:
+    """Trains in this process.
+
+    Args:
+        device_mib: memory that the device has; 0: all that is there.
+    """
     import keras
     import numpy as np
     import tensorflow as tf
 
     for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
+        if device_mib:
+            tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(device_mib)])
+        else:
+            tf.config.experimental.set_memory_growth(gpu, True)
     if backend == "jax":
         tf.config.set_visible_devices([], "GPU")
     keras.utils.set_random_seed(0)

@@ -36,6 +36,7 @@ def row(case: str, backend: str, said: dict[str, Any], report: Path, commit: str
     remarks = {remark["reason"] for remark in document["remarks"] if remark["stage"] in ("memory", "profitability")}
     return found | {"arena": sum(build["arena_bytes"] for build in builds) / MIB,
                     "least": sum(build["memory"]["least_bytes"] for build in builds) / MIB,
+                    "regions": len(document["regions"]),
                     "runs by TensorFlow": sum(region["fallbacks"] for region in document["regions"]),
                     "remarks": sorted(remarks)}
 

@@ -16,6 +16,7 @@ SHORTAGE = "tests/jit/test_memory_shortage.py"
 STORED = "tests/compiler/test_stored_choices.py"
 AGAIN = "tests/compiler/test_recomputed_values.py"
 BUDGETS = "tests/differential/test_memory_budgets.py"
+SWAPS = "tests/graph/passes/test_undo_swaps.py"
 CONTROLS = "tests/graph/clustering/test_controls.py"
 
 MUTANTS = (
@@ -216,4 +217,16 @@ MUTANTS = (
            "share = SHRINKS if room >= arena else room / arena",
            "share = min(1, room / arena)",
            (SHORTAGE,)),
+    Mutant("an order that a copy to the host kept is lost", "tf_stitch/graph/passes/undo_swaps.py",
+           "yield from _waits(wait, copies) if wait in copies else (wait,)",
+           "yield from () if wait in copies else (wait,)",
+           (SWAPS,)),
+    Mutant("who waits for a copy waits for nothing", "tf_stitch/graph/passes/undo_swaps.py",
+           "if wait not in before)",
+           "if False)",
+           (SWAPS,)),
+    Mutant("copies that the user asked for go", "tf_stitch/graph/passes/undo_swaps.py",
+           "if on_host == [back] and not any(_ASKED_FOR in user.attr for user in edit.users.get(back.name, ())):",
+           "if on_host == [back]:",
+           (SWAPS,)),
 )
