@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiler.losses import loss
 from tests.compiler.test_recomputed_values import kernels_apart, there_and_back
+from tests.differential.runner import keys_of
 from tf_stitch.atomic_file import read_verified
 from tf_stitch.compiler import memory_problem, recomputed_values
 from tf_stitch.compiler.kernel_plan import KernelPlan
+from tf_stitch.compiler.options import CompileOptions
+from tf_stitch.compiler.pipeline import planned_kernels
 from tf_stitch.compiler.stored_choices import SUFFIX
 from tf_stitch.compiler.stored_plans import StoredPlans
 from tf_stitch.config import MemoryBudget
@@ -120,3 +124,28 @@ def test_what_the_solver_had_no_time_for_is_not_stored(tmp_path: Path, monkeypat
     monkeypatch.undo()
     compiled(tmp_path)
     assert only_choice(tmp_path)
+
+
+@pytest.mark.parametrize("kib", [200, 95], ids=["alone", "and values again"])
+def test_pieces_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kib: int) -> None:
+    graph = loss("dense", of_bias=False)
+
+    def in_pieces() -> tuple[KernelPlan, dict[str, int]]:
+        cache = KernelCache(tmp_path)
+        options = CompileOptions(CPU, memory=MemoryBudget(arena=kib << 10), stored=StoredPlans(cache, ("here",)))
+        return planned_kernels(graph, *keys_of(graph), options), cache.counts()
+
+    first, _ = in_pieces()
+    monkeypatch.delattr(recomputed_values, "MemorySolver")
+    second, counts = in_pieces()
+    assert (counts["misses"], counts["corrupt"]) == (0, 0)
+    assert text(second) == text(first)
+    assert second.plan.graph.after
+    for path in tmp_path.glob(f"*{SUFFIX}"):
+        document = json.loads(read_verified(path))
+        if document["pieces"]:
+            KernelCache(tmp_path).put(path.stem, SUFFIX, json.dumps(document | {"pieces": [9, 2]}).encode())
+    monkeypatch.undo()
+    third, counts = in_pieces()
+    assert counts["corrupt"] == 1
+    assert text(third) == text(first)

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -131,3 +132,24 @@ def test_what_a_program_computes_again_is_computed_again(forked: Runner, cache: 
     print(f"bytes alive: {alive}")
     assert alive["remat"] == alive["recompute_grad"] <= 0.4 * alive["plain"]
     assert len(set(losses.values())) == 1
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="of the plan, which a CPU shows")
+def test_losses_without_their_logits_in_memory(forked: Runner, cache: Path) -> None:
+    """As Keras has them: classes or chances, smoothed, masked, some labels ignored."""
+    kinds = ("sparse", "ignored", "masked", "smoothed")
+    plain = json.loads(forked(PROGRAMS / "wide_loss.py", *kinds, stitch="").stdout)
+    alive = []
+    for memory in ("auto", "1KiB"):  # as little as can be
+        done = forked(PROGRAMS / "wide_loss.py", *kinds, TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
+                      TF_STITCH_MEMORY=memory, TF_STITCH_GUARD="0", TF_STITCH_FIRST_STEP_SECONDS="60")
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.report is not None
+        assert not done.report["fallbacks"]
+        alive.append([build["live_bytes"] for build in done.report["builds"]])
+        for kind, found in json.loads(done.stdout).items():
+            np.testing.assert_allclose(found["losses"], plain[kind]["losses"], rtol=1e-5, err_msg=kind)
+            np.testing.assert_allclose(found["weights"], plain[kind]["weights"], rtol=1e-4, atol=1e-6, err_msg=kind)
+    print(f"bytes alive: {alive}")
+    assert len(alive[0]) == len(kinds)
+    assert all(pieces < 0.5 * whole for whole, pieces in zip(*alive, strict=True))

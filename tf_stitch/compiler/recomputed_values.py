@@ -1,7 +1,9 @@
-"""Values that are computed again where they are read late, so that a step takes less memory.
+"""Values that are computed again where they are read late, so that a step takes less memory; and rows of a matmul that
+are computed piece by piece.
 
-Which, planning/memory.py chooses. Kernels of their own compute them, or their readers do so themselves
-(recomputing_plan.py).
+Which values, planning/memory.py chooses. Kernels of their own compute them, or their readers do so themselves
+(recomputing_plan.py). Pieces (plan_in_pieces.py) change bits, and take longer: they are for budgets that are not kept
+to without.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from tf_stitch.compiler.budget_bytes import bytes_of
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import Barred, planned_values
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.plan_in_pieces import plan_in_pieces, wide_matmuls
 from tf_stitch.compiler.recomputing_plan import recomputing_plan
 from tf_stitch.compiler.stored_choices import StoredChoice, StoredChoices
 from tf_stitch.config import MemoryBudget
@@ -24,6 +27,10 @@ from tf_stitch.planning.stitch_plan import StitchPlan
 
 ROUNDS = 6
 """Choices that are tried: kernels may be ordered otherwise, or written elsewhere, than the problem knows."""
+PIECES = (2, 4, 8, 16)
+"""That rows are computed in."""
+LEAST_SAVED = 0.02
+"""Of what a plan takes, that more pieces have to save: each adds to the sums of those before."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +68,62 @@ class RecomputedValues:
         known = None if self.stored is None else self.stored.recall(given, budget)
         if self.stored is None or known is None:
             return None
-        planned, made = planned_values(given, self.compiler, self.queued, known.barred), None
-        if planned.problem.allows(known.choice):
-            made = self._made(given, recomputing_plan(given.plan, planned, known.choice).plan)
+        made = self._remade(given, known, budget)
         if made is None or made.buffers.live_bytes != known.live_bytes:
             self.stored.discard(given, budget)
             return None
         return made
 
+    def _remade(self, given: KernelPlan, known: StoredChoice, budget: int) -> KernelPlan | None:
+        if known.pieces is not None:
+            cut = self._cut(given, *known.pieces)
+            fits = cut is None or cut.buffers.live_bytes == known.live_bytes
+            return cut if cut is None or fits else self._known(cut, budget)
+        planned = planned_values(given, self.compiler, self.queued, known.barred)
+        if not planned.problem.allows(known.choice):
+            return None
+        return self._made(given, recomputing_plan(given.plan, planned, known.choice).plan)
+
     def _searched(self, given: KernelPlan, budget: int) -> KernelPlan | None:
-        """The smallest plan of those that are tried until one keeps to the budget; None if none is smaller."""
-        best = min(self._tried(given, budget), key=lambda tried: tried.stored.live_bytes, default=None)
+        """The smallest plan of those that are tried until one keeps to the budget; None if none is smaller than the
+        given one."""
+        tried = list(self._tried(given, budget))
+        if all(one.stored.live_bytes > budget for one in tried):
+            tried += self._tried_in_pieces(given, budget)
+        best = min(tried, key=lambda one: one.stored.live_bytes, default=None)
         if best is None or best.stored.live_bytes >= given.buffers.live_bytes:
             return None
         if self.stored is not None and best.is_as_asked:
             self.stored.keep(given, budget, best.stored)
+            if best.behind is not None:
+                self.stored.keep(best.behind, budget, replace(best.stored, pieces=None))
         return best.kernels
+
+    def _tried_in_pieces(self, given: KernelPlan, budget: int) -> Iterator[_Tried]:
+        """Plans of ever more pieces, and of values computed again beside the last."""
+        for number in range(len(wide_matmuls(given.plan))):
+            cut, least = None, given.buffers.live_bytes
+            for pieces in PIECES:
+                made = self._cut(given, number, pieces)
+                if made is None or made.buffers.live_bytes > (1 - LEAST_SAVED) * least or least <= budget:
+                    break
+                least = made.buffers.live_bytes
+                cut = _Tried(made, StoredChoice((), frozenset(), least, (number, pieces)), is_as_asked=True)
+                yield cut
+            if cut is not None:
+                tried = self._tried(cut.kernels, budget) if least > budget else ()
+                yield from (replace(one, stored=replace(one.stored, pieces=cut.stored.pieces), behind=cut.kernels)
+                            for one in tried)
+                return
+
+    def _cut(self, given: KernelPlan, number: int, pieces: int) -> KernelPlan | None:
+        """The plan whose wide matmul of a number runs in pieces; None where that cannot be."""
+        try:
+            [matmul] = wide_matmuls(given.plan)[number:number + 1]
+            made = self._made(given, plan_in_pieces(given.plan, matmul, pieces))
+        except (ScheduleError, ValueError):  # its rows need others, or the number is another plan's
+            return None
+        return None if made is None else replace(made, pieces=(matmul, pieces))
 
     def _tried(self, given: KernelPlan, budget: int) -> Iterator[_Tried]:
         """Plans of choices, each of a target that is smaller by what the one before took too much."""
@@ -119,8 +166,10 @@ class _Tried:
 
     Attributes:
         is_as_asked: the solver that was asked for has chosen.
+        behind: the plan in pieces that the choice is of.
     """
 
     kernels: KernelPlan
     stored: StoredChoice
     is_as_asked: bool
+    behind: KernelPlan | None = None

@@ -79,6 +79,9 @@ def recomputing_plan(plan: StitchPlan, planned: PlannedValues, choice: Choice) -
     graph = TensorGraph(plan.graph.name, [(key, copies.end(node)) for key, node in plan.graph.outputs],
                         plan.graph.unread)
     begun = [(planned.times[i], copies.first[node]) for i in order for node in plan.patterns[i].outputs]
+    there = set(graph.nodes())
+    turns = ((copies.first[late], copies.first[early]) for late, early in plan.graph.after.items())
+    graph.after.update((late, early) for late, early in turns if {late, early} <= there)
     graph.after.update(_barriers(graph, copies.late, begun, planned.lag))
     free = plan.free.union(copies.views.values())
     patterns = _patterns(graph, copies.groups, free)

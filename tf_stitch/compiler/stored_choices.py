@@ -23,11 +23,14 @@ class StoredChoice:
     Attributes:
         barred: what it had to do without (see memory_problem).
         live_bytes: what its plan takes at one time.
+        pieces: a matmul's rows run in pieces: its number of `wide_matmuls`, and how many. What is computed again is a
+            choice of that plan, stored as such. None if none does.
     """
 
     choice: Choice
     barred: Barred
     live_bytes: int
+    pieces: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def _text(chosen: StoredChoice, plan: StitchPlan) -> str:
     number = {pattern: i for i, pattern in enumerate(plan.patterns)}
     barred = sorted([place[node], -1 if pattern is None else number[pattern]] for node, pattern in chosen.barred)
     return json.dumps({"choice": [" ".join(how.value for how in hows) for hows in chosen.choice], "barred": barred,
-                       "live_bytes": chosen.live_bytes})
+                       "live_bytes": chosen.live_bytes, "pieces": chosen.pieces})
 
 
 def _parse(text: bytes, plan: StitchPlan) -> StoredChoice:
@@ -72,4 +75,5 @@ def _parse(text: bytes, plan: StitchPlan) -> StoredChoice:
     choice = tuple(tuple(map(How, hows.split())) for hows in document["choice"])
     barred = frozenset((nodes[node], None if pattern == -1 else plan.patterns[pattern])
                        for node, pattern in document["barred"])
-    return StoredChoice(choice, barred, document["live_bytes"])
+    pieces = document["pieces"]
+    return StoredChoice(choice, barred, document["live_bytes"], pieces and (int(pieces[0]), int(pieces[1])))

@@ -331,6 +331,12 @@ class RegionBuilder:
         for node in compiled.buffers.copying:
             self._report.remark("in_place", f"region {place.number}", f"{node.loc}: all of it is copied for its rows")
 
+    def _say_what_runs_in_pieces(self, place: PlacedRegion, compiled: CompiledRegion) -> None:
+        if compiled.planned.pieces is not None:
+            matmul, pieces = compiled.planned.pieces
+            words = f"its rows run in {pieces} pieces, with what is made of them, to take less memory"
+            self._report.remark("memory", f"region {place.number}", f"{matmul.loc}: {words}; last bits may differ")
+
     def _refused_kinds(self, place: PlacedRegion, compiled: CompiledRegion) -> set[str]:
         """Which of OPTIONAL hold a call that a library has no kernel for; says so."""
         refused: dict[str, str] = {}
@@ -367,6 +373,7 @@ class RegionBuilder:
         if budget is None and (over := compiled.over_budget):
             self._report.remark("memory", f"region {place.number}", f"takes {over:,} bytes more than TF_STITCH_MEMORY "
                                 "allows: no smaller plan was found")
+        self._say_what_runs_in_pieces(place, compiled)
         dump.compiled(compiled, options.device)
         start = time.perf_counter()
         host = None

@@ -16,6 +16,7 @@ SHORTAGE = "tests/jit/test_memory_shortage.py"
 STORED = "tests/compiler/test_stored_choices.py"
 AGAIN = "tests/compiler/test_recomputed_values.py"
 BUDGETS = "tests/differential/test_memory_budgets.py"
+PIECES = "tests/compiler/test_plan_in_pieces.py"
 SWAPS = "tests/graph/passes/test_undo_swaps.py"
 CONTROLS = "tests/graph/clustering/test_controls.py"
 
@@ -229,4 +230,32 @@ MUTANTS = (
            "if on_host == [back] and not any(_ASKED_FOR in user.attr for user in edit.users.get(back.name, ())):",
            "if on_host == [back]:",
            (SWAPS,)),
+    Mutant("all pieces are in memory at once", "tf_stitch/compiler/plan_in_pieces.py",
+           "if self._last is not None:",
+           "if False:",
+           (PIECES,)),
+    Mutant("a label's logit is read from the first piece", "tf_stitch/compiler/row_nodes.py",
+           "first = self._piece.number * int(index.type.numel)",
+           "first = 0 * int(index.type.numel)",
+           (PIECES,)),
+    Mutant("an index may be of any row", "tf_stitch/compiler/row_nodes.py",
+           "if table.type.rank != 1 or columns is None or columns * int(index.type.numel) != table.type.numel:",
+           "if table.type.rank != 1:",
+           (PIECES,)),
+    Mutant("pieces of halves are added up in halves", "tf_stitch/compiler/plan_in_pieces.py",
+           "exact = dtype.compute",
+           "exact = dtype",
+           (PIECES,)),
+    Mutant("a plan's order knows nothing of turns", "tf_stitch/planning/plan_groups.py",
+           "needs[position[late]].append(position[early])",
+           "pass",
+           (PIECES,)),
+    Mutant("turns end where values are computed again", "tf_stitch/compiler/recomputing_plan.py",
+           "if {late, early} <= there)",
+           "if False)",
+           (STORED,)),
+    Mutant("pieces whose number is wrong are computed all the same", "tf_stitch/compiler/stored_choices.py",
+           '"pieces": chosen.pieces',
+           '"pieces": None',
+           (STORED,)),
 )
