@@ -11,6 +11,9 @@ from tf_stitch.config import MemoryBudget
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs
+from tf_stitch.jit.placed_region import PlacedRegion
+from tf_stitch.jit.region_builder import Built, RegionBuilder
+from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.messages import mib
 from tf_stitch.placement.executable import Executable
 from tf_stitch.placement.executable_format import StateMode
@@ -20,6 +23,30 @@ SHRINKS = 0.75
 another process may have it."""
 MOST_NAMED = 3
 """Values that are named of those that take most."""
+
+
+@dataclass(frozen=True)
+class SmallerBuild:
+    """A build that takes the place of one that had no memory, and what is said of it."""
+
+    built: Built
+    said: str
+
+
+def smaller_build(builder: RegionBuilder, place: PlacedRegion, before: Built, shapes: Shapes, free: int | None
+                  ) -> SmallerBuild:
+    """A build for the same shapes that takes less.
+
+    Args:
+        free: bytes that could be handed out; None: unknown.
+
+    Raises:
+        StitchError: there is none; the message says what the region would need.
+    """
+    graph = place.without_empty_tensors(shapes)
+    shortage = MemoryShortage(before.executable, graph, free)
+    built, _ = builder.for_numbers(place, graph, shortage.require_less, shortage.budget)
+    return SmallerBuild(built, shortage.text(built.executable))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_plan, compile_region, planned_kernels
 from tf_stitch.compiler.symbolic_plans import Decisions
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.errors import BindError
+from tf_stitch.errors import BindError, EmptyTensorError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.bind import bind, symbol_sizes
 from tf_stitch.ir.dynamic_dims import atom_values, bind_changing, related_symbols
@@ -77,6 +77,24 @@ class PlacedRegion:
         """
         self.sizes(shapes)
         return bind(self.region.graph, self.by_name(shapes))
+
+    def without_empty_tensors(self, shapes: Shapes) -> TensorGraph:
+        """As bound.
+
+        Raises:
+            EmptyTensorError: it has a tensor without elements, or what it does with one has no meaning.
+            BindError: the shapes contradict the region.
+        """
+        try:
+            graph = self.bound(shapes)
+        except BindError as error:  # as a gather from no rows
+            if any(0 in shape for shape in shapes):
+                raise EmptyTensorError(error.loc) from error
+            raise
+        for node in graph.nodes():
+            if node.type.numel == 0:
+                raise EmptyTensorError(node.loc)
+        return graph
 
     def shapes(self, sizes: Mapping[str, int]) -> Shapes:
         """Shapes of inputs and variables for sizes of the region's symbols."""

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.compiler_run import is_beside_the_program
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BindError, BuildPending, EmptyTensorError, StitchError
+from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
@@ -23,12 +23,12 @@ from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.fallback_memory import FallbackMemory
 from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
-from tf_stitch.jit.memory_shortage import MemoryShortage
+from tf_stitch.jit.memory_shortage import smaller_build
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder, Traits
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
-from tf_stitch.jit.shape_family import ShapeFamily, Shapes
+from tf_stitch.jit.shape_family import ShapeFamily
 from tf_stitch.jit.tuner import Job, Tuner
 from tf_stitch.kernel_ir import index
 from tf_stitch.messages import Activity, log, say
@@ -256,15 +256,13 @@ class RegionRegistry:
             before = family.find(key.shapes)
             if before is None:
                 raise StitchError("its executable is not kept any more")
-            graph = _without_empty_tensors(place, key.shapes)
-            shortage = MemoryShortage(before.executable, graph, free)
             with self.activity.going_on():
-                built, _ = self._builder.for_numbers(place, graph, shortage.require_less, shortage.budget)
+                smaller = smaller_build(self._builder, place, before, key.shapes, free)
+            built = smaller.built
             self.memory.planned((number, device, key), built.executable)
             family.keep(key.shapes, built)
-        text = shortage.text(built.executable)
-        self._report.remark("memory", f"region {number}", text)
-        say(f"region {number}: {text}")
+        self._report.remark("memory", f"region {number}", smaller.said)
+        say(f"region {number}: {smaller.said}")
         with self._lock:
             self._recorded.get(number, set()).discard((device, key))
         self._record(number, device, key, built, False)
@@ -317,7 +315,7 @@ class RegionRegistry:
     def _built(self, place: PlacedRegion, key: Key, family: ShapeFamily[Built]) -> tuple[Built, bool]:
         """An executable that is compiled now, and whether an equal region has it already."""
         shapes = key.shapes
-        graph = _without_empty_tensors(place, shapes)
+        graph = place.without_empty_tensors(shapes)
         family.observe(place.sizes(shapes))
         built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
         if built is not None:
@@ -404,25 +402,6 @@ class RegionRegistry:
 def _own_names(built: Built, graph: TensorGraph) -> dict[str, str]:
     """Names of nodes that an executable was compiled for -> those in a graph of equal structure."""
     return dict(zip(built.names, names_of(graph), strict=True))
-
-
-def _without_empty_tensors(region: PlacedRegion, shapes: Shapes) -> TensorGraph:
-    """The region for these shapes.
-
-    Raises:
-        EmptyTensorError: it has a tensor without elements, or what it does with one has no meaning.
-        BindError: the shapes contradict the region.
-    """
-    try:
-        graph = region.bound(shapes)
-    except BindError as error:  # as a gather from no rows
-        if any(0 in shape for shape in shapes):
-            raise EmptyTensorError(error.loc) from error
-        raise
-    for node in graph.nodes():
-        if node.type.numel == 0:
-            raise EmptyTensorError(node.loc)
-    return graph
 
 
 def _shared_entry(region: int, key: Key, built: Built) -> BuildEntry:

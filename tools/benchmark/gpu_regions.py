@@ -36,16 +36,20 @@ class Counted:
     left_out: Counter[str]
 
 
-def optimized(concrete: Any) -> Any:
-    """The graph that TensorFlow's optimizer makes of a function for one H200."""
+MEMORY = 1 << 37
+"""Bytes that the GPU has."""
+
+
+def optimized(concrete: Any, memory: int = MEMORY) -> Any:
+    """The graph that TensorFlow's optimizer makes of a function for one H200, or one of as many bytes of memory."""
     graph = concrete.graph
     fetched = [t.op for t in graph.outputs] + list(graph.control_outputs)
     meta = tf.compat.v1.train.export_meta_graph(graph=graph, graph_def=graph.as_graph_def(add_shapes=False))
     meta.collection_def["train_op"].node_list.value.extend(dict.fromkeys(op.name for op in fetched))
     gpu = device_properties_pb2.DeviceProperties(
-        type="GPU", vendor="NVIDIA", frequency=1980, num_cores=H200.processors, memory_size=1 << 37, bandwidth=4 << 30,
+        type="GPU", vendor="NVIDIA", frequency=1980, num_cores=H200.processors, memory_size=memory, bandwidth=4 << 30,
         environment={"architecture": "9.0", "cuda": "12050", "cudnn": "90300"})
-    host = device_properties_pb2.DeviceProperties(type="CPU", frequency=3000, num_cores=16, memory_size=1 << 37)
+    host = device_properties_pb2.DeviceProperties(type="CPU", frequency=3000, num_cores=16, memory_size=MEMORY)
     handles = {inside.op.name: inside for _, inside in graph.captures if inside.dtype == tf.resource}
     for node in meta.graph_def.node:
         node.device = _PLACE.format("GPU")
@@ -69,14 +73,14 @@ def _become_variable(node: Any, variable: Any) -> None:
     node.attr["shared_name"].s = node.name.encode()
 
 
-def regions_of(concrete: Any) -> FoundRegions:
+def regions_of(concrete: Any, memory: int = MEMORY) -> FoundRegions:
     """The regions that a step has on an H200."""
-    return find_regions(*state_of(concrete))
+    return find_regions(*state_of(concrete, memory))
 
 
-def state_of(concrete: Any) -> tuple[GraphState, GraphOptions]:
+def state_of(concrete: Any, memory: int = MEMORY) -> tuple[GraphState, GraphOptions]:
     """A step as TensorFlow's optimizer hands it over on an H200, and how regions are found in it."""
-    graph_def = optimized(concrete)
+    graph_def = optimized(concrete, memory)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
     types = {op.name: [(t.dtype.as_datatype_enum,

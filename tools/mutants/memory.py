@@ -258,4 +258,8 @@ MUTANTS = (
            '"pieces": chosen.pieces',
            '"pieces": None',
            (STORED,)),
+    Mutant("copies to the host cut a step", "tf_stitch/graph/pipeline.py",
+           "        UndoSwaps(),  # before sums, of which copies read parts\n",
+           "",
+           (SWAPS,)),
 )

@@ -172,7 +172,11 @@ bool RegionRuntime::Shrink(const std::shared_ptr<const Slot>& slot, const Extent
   smaller->key = slot->key;
   smaller->variable_types = slot->variable_types;
   smaller->fallback_bytes = slot->fallback_bytes;
-  BuildSmaller(*entry.get(), extents, smaller.get());
+  Extents left = extents;  // without what library calls take beside the arena
+  if (left.on_gpu && left.memory.known()) {
+    left.memory.in_use += static_cast<std::int64_t>(slot->executable->WorkspaceBytes());
+  }
+  BuildSmaller(*entry.get(), left, smaller.get());
   if (smaller->executable == nullptr) {
     *least = slot->least = smaller->reason;
     return false;
