@@ -10,8 +10,8 @@ import pytest
 
 from tests.compiler.losses import loss
 from tests.differential.runner import keys_of
+from tools.benchmark.budget_rows import HEADER, cells, page, planned
 from tools.benchmark.raw_rows import raw_rows, read_rows
-from tools.budget_plans import HEADER, cells, page, planned
 
 ROW = {"case": "gpt2", "budget": "0.5", "regions": 1, "MiB": 1155.4, "predicted ms": 6.871, "values again": 21,
        "in pieces": 4, "planning, s": 4.06}

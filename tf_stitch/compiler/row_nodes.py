@@ -104,8 +104,8 @@ class RowNodes:
         return Builder(node.loc).slice(self._viewed(node), begin, (1,) * node.type.rank, (count, *rest))
 
     def _viewed(self, node: Node) -> Node:
-        """A value that lies in memory; one that did as another shape of what lies there, as that: who reads a part may
-        not be able to."""
+        """A value as somebody reads it who needs a part of it. What was another shape of what lies in memory becomes a
+        node of this group: a kernel may have to make it."""
         if node.kind is not OpKind.RESHAPE or node not in self._free:
             return node
         return self._add(Node(node.kind, (self._viewed(node.operands[0]),), node.attrs, node.type, node.loc))
