@@ -258,7 +258,7 @@ MUTANTS = (
            ")",
            ("tests/families/test_matmul_tiles.py",)),
     # kernel_ir
-    Mutant("a matmul reads an element of what it computes", "tf_stitch/kernel_ir/count_tiles.py",
+    Mutant("a matmul reads an element of what it computes", "tf_stitch/kernel_ir/tile_work.py",
            "Var(place[-1].name, math.ceil(times))",
            "Var(place[-1].name, 1)",
            ("tests/kernel_ir/test_work.py",)),
