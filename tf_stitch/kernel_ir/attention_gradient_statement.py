@@ -27,7 +27,7 @@ class _Operands(NamedTuple):
     other_2: NDArray[Any]
 
     def products(self, row: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Of one of its own rows with all others."""
+        """One of its own rows, by both matrices, times all others."""
         return self.other @ self.own[row], self.other_2 @ self.own_2[row]
 
 

@@ -27,7 +27,7 @@ class Scope:
     uniform: frozenset[str] = frozenset({BLOCK})
 
     def inner(self, variables: Iterable[Var] = ()) -> Scope:
-        """That of a body, which declares these variables."""
+        """The scope of a body that declares these variables."""
         indices = self.indices | {variable.name: variable.extent for variable in variables}
         return Scope(indices, dict(self.scalars), dict(self.arrays), self.uniform)
 

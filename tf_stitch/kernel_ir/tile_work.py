@@ -44,7 +44,7 @@ class TileWork:
         self._loops.pop()
 
     def waits(self, width: int, times: float) -> None:
-        """Of this many threads for each other."""
+        """Counts that this many threads wait for each other."""
         self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
 
     def vectors(self, buffer: str, elements: float, store: bool) -> None:
