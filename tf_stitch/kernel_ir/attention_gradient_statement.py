@@ -3,32 +3,39 @@ emit/attention.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling, gradient_words
-from tf_stitch.kernel_ir.head_rows import load_head, store_row
 from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.interpreted_elements import elementwise, load_head, store_row
 from tf_stitch.kernel_ir.scope import Scope, require
-from tf_stitch.kernel_ir.statement import ArrayName, Body, Reads, Statement, Writes
+from tf_stitch.kernel_ir.statement import ArrayName, Body, Reads, Writes
 from tf_stitch.kernel_ir.statements import WHOLE_BLOCK, WaitsAt
 from tf_stitch.kernel_ir.tile_statement import Block, TileBlock, TileStatement, TileVerifier
 from tf_stitch.kernel_ir.tile_work import TileWork
 
 
-class _Operands(NamedTuple):
-    own: NDArray[Any]
-    own_2: NDArray[Any]
+@dataclass(frozen=True)
+class _Loaded:
+    """What a block of the interpreter works on.
+
+    Attributes:
+        at: outer index and head.
+        rows: those of the block.
+        products: [rows, columns], of own and other, and of own_2 and other_2.
+        other, other_2: [columns, ...].
+    """
+
+    at: tuple[int, int]
+    rows: range
+    products: tuple[NDArray[Any], NDArray[Any]]
     other: NDArray[Any]
     other_2: NDArray[Any]
-
-    def products(self, row: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """One of its own rows, by both matrices, times all others."""
-        return self.other @ self.own[row], self.other_2 @ self.own_2[row]
 
 
 @dataclass(frozen=True)
@@ -111,29 +118,17 @@ class _AttentionGradient(TileStatement):
         work.loading = 1.0
         work.close_round(times)
 
-    def _loaded(self, block: TileBlock) -> tuple[tuple[int, int], range, _Operands]:
-        """Outer index and head of a block, its rows, and the matrices of its head."""
-        shape, rows = self.shape, self.tiling.rows
+    def _loaded(self, block: TileBlock) -> _Loaded:
+        shape, count = self.shape, self.tiling.rows
         matrix, part = divmod(block.block, self.tiling.parts(shape.rows))
         at = divmod(matrix, shape.heads)
-        operands = _Operands(load_head(block, self.own, shape.own, at, shape.rows, shape.depth),
-                             load_head(block, self.own_2, shape.own_2, at, shape.rows, shape.width),
-                             load_head(block, self.other, shape.other, at, shape.columns, shape.depth),
-                             load_head(block, self.other_2, shape.other_2, at, shape.columns, shape.width))
-        return at, range(part * rows, min((part + 1) * rows, shape.rows)), operands
-
-    def _elements(self, block: TileBlock, body: tuple[Statement, ...], positions: Sequence[tuple[int, ...]],
-                  products: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What a body makes of the scores and gradients at these positions."""
-        indices, scalars = block.indices[0], block.scalars[0]
-        made = []
-        for position, score, gradient in zip(positions, *products, strict=True):
-            indices |= zip((x.name for x in self.position), position, strict=True)
-            scalars |= {self.score: score, self.gradient: gradient}
-            block.run_body(body, [0])
-            made.append((scalars[self.score], scalars[self.gradient]))
-        scores, gradients = zip(*made, strict=True)
-        return np.asarray(scores), np.asarray(gradients)
+        own = load_head(block, self.own, shape.own, at, shape.rows, shape.depth)
+        own_2 = load_head(block, self.own_2, shape.own_2, at, shape.rows, shape.width)
+        other = load_head(block, self.other, shape.other, at, shape.columns, shape.depth)
+        other_2 = load_head(block, self.other_2, shape.other_2, at, shape.columns, shape.width)
+        rows = range(part * count, min((part + 1) * count, shape.rows))
+        here = slice(rows.start, rows.stop)
+        return _Loaded(at, rows, (own[here] @ other.T, own_2[here] @ other_2.T), other, other_2)
 
     def _head_lines(self, block: Block, results: str, rows: str) -> Iterator[str]:
         shape, tiling = self.shape, self.tiling
@@ -179,14 +174,17 @@ class AttentionQueryGradient(_AttentionGradient):
         self._close(work, times, 2)
 
     def interpret(self, block: TileBlock) -> None:
-        at, rows, loaded = self._loaded(block)
-        for row in rows:
-            positions = [(*at, row, column) for column in range(self.shape.columns)]
-            products = loaded.products(row)
-            block.scalars[0][self.row_sum] = self._elements(block, self.summand, positions, products)[1].sum()
-            block.run_body(self.keep, [0])
-            _, gradients = self._elements(block, self.body, positions, products)
-            store_row(block, self.result, self.shape.result, (*at, row), gradients @ loaded.other)
+        loaded = self._loaded(block)
+        at, columns = loaded.at, range(self.shape.columns)
+        places = [(*at, row, column) for row in loaded.rows for column in columns]
+        given = dict(zip((self.score, self.gradient), loaded.products, strict=True))
+        _, summands = elementwise(block, self.summand, self.position, places, given)
+        sums = summands.sum(1)
+        elementwise(block, self.keep, self.position[:3], [(*at, row) for row in loaded.rows], {self.row_sum: sums})
+        given[self.row_sum] = np.repeat(sums[:, None], len(columns), 1)
+        _, gradients, _ = elementwise(block, self.body, self.position, places, given)
+        for row, its_gradients in zip(loaded.rows, gradients, strict=True):
+            store_row(block, self.result, self.shape.result, (*at, row), its_gradients @ loaded.other)
 
     def lines(self, block: Block) -> Iterator[str]:
         yield from self._head_lines(block, self.result, "queries")
@@ -224,12 +222,13 @@ class AttentionKeyGradient(_AttentionGradient):
 
     def interpret(self, block: TileBlock) -> None:
         assert self.shape.result_2 is not None
-        at, rows, loaded = self._loaded(block)
-        for row in rows:
-            positions = [(*at, column, row) for column in range(self.shape.columns)]
-            weights, gradients = self._elements(block, self.body, positions, loaded.products(row))
-            store_row(block, self.result, self.shape.result, (*at, row), gradients @ loaded.other)
-            store_row(block, self.result_2, self.shape.result_2, (*at, row), weights @ loaded.other_2)
+        loaded = self._loaded(block)
+        places = [(*loaded.at, column, row) for row in loaded.rows for column in range(self.shape.columns)]
+        given = dict(zip((self.score, self.gradient), loaded.products, strict=True))
+        weights, gradients = elementwise(block, self.body, self.position, places, given)
+        for row, its_weights, its_gradients in zip(loaded.rows, weights, gradients, strict=True):
+            store_row(block, self.result, self.shape.result, (*loaded.at, row), its_gradients @ loaded.other)
+            store_row(block, self.result_2, self.shape.result_2, (*loaded.at, row), its_weights @ loaded.other_2)
 
     def lines(self, block: Block) -> Iterator[str]:
         yield from self._head_lines(block, f"{self.result}, {self.result_2}", "keys")

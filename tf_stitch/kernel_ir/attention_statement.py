@@ -11,8 +11,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, SingleQueryTiling, shared_words
-from tf_stitch.kernel_ir.head_rows import load_head, store_row
 from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.interpreted_elements import elementwise, load_head, store_row
 from tf_stitch.kernel_ir.scope import Scope, require
 from tf_stitch.kernel_ir.statement import ArrayName, Body, Reads, Writes
 from tf_stitch.kernel_ir.statements import WHOLE_BLOCK, WaitsAt
@@ -119,28 +119,22 @@ class Attention(TileStatement):
     def interpret(self, block: TileBlock) -> None:
         shape, rows = self.shape, self.tiling.rows
         matrix, part = divmod(block.block, self.tiling.parts(shape.queries))
-        at = outer, head = divmod(matrix, shape.heads)
+        at = divmod(matrix, shape.heads)
         q = load_head(block, self.q, shape.q, at, shape.queries, shape.depth)
         keys = load_head(block, self.k, shape.k, at, shape.keys, shape.depth)
         v = load_head(block, self.v, shape.v, at, shape.keys, shape.width)
-        indices, scalars = block.indices[0], block.scalars[0]
-        for query in range(part * rows, min((part + 1) * rows, shape.queries)):
-            scores = keys @ q[query]
-            for key in range(shape.keys):
-                indices |= zip((x.name for x in self.position), (outer, head, query, key), strict=True)
-                scalars[self.score] = scores[key]
-                block.run_body(self.body, [0])
-                scores[key] = scalars[self.score]
-            weights = np.exp(scores - scores.max())
-            scalars |= {self.most: scores.max(), self.total: weights.sum()}
-            block.run_body(self.keep, [0])
-            weighed = weights / weights.sum()
-            for key in range(shape.keys if self.weigh else 0):
-                indices[self.key.name] = key
-                scalars[self.weight] = weighed[key]
-                block.run_body(self.weigh, [0])
-                weighed[key] = scalars[self.weight]
-            store_row(block, self.out, shape.out, (*at, query), weighed @ v)
+        queries = range(part * rows, min((part + 1) * rows, shape.queries))
+        places = [(*at, query, key) for query in queries for key in range(shape.keys)]
+        products = q[queries.start:queries.stop] @ keys.T
+        [scores] = elementwise(block, self.body, self.position, places, {self.score: products})
+        most = scores.max(1)
+        weights = np.exp(scores - most[:, None])
+        total = weights.sum(1)
+        elementwise(block, self.keep, self.position[:3], [(*at, query) for query in queries],
+                    {self.most: most, self.total: total})
+        [weighed] = elementwise(block, self.weigh, self.position, places, {self.weight: weights / total[:, None]})
+        for query, row in zip(queries, weighed, strict=True):
+            store_row(block, self.out, shape.out, (*at, query), row @ v)
 
     def lines(self, block: Block) -> Iterator[str]:
         shape = self.shape

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.interpreted_elements import load_matrix, on_vectors
 from tf_stitch.kernel_ir.matmul import (
     PAIR_START_US,
     WARPGROUP,
@@ -161,18 +162,14 @@ class Matmul(TileStatement):
         a = self._loaded(block, a_operand, matrix, rows)
         gates = [range(first + columns.start, first + columns.stop) for first in range(0, shape.n, shape.gate_columns)]
         b = np.stack([self._loaded(block, b_operand, matrix, gate) for gate in gates])
-        product = np.einsum("rk,gck->rgc", a.astype(np.float32), b.astype(np.float32))
+        results = np.einsum("rk,gck->rgc", a.astype(np.float32), b.astype(np.float32))
+        chunks = range(columns.start // shape.vector, columns.stop // shape.vector)
         each, across = finished_by_each(shape, tiling), tiling.columns // shape.finished
-        for row in rows:
-            for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
-                number = (row - rows.start) * across + chunk - columns.start // shape.vector
-                if number // each != block.block % tiling.sharers:
-                    continue
-                first = chunk * shape.vector - columns.start
-                _bind(block, self.place, (matrix, row, chunk), self.results, shape.finished)
-                its_results = product[row - rows.start, :, first:first + shape.vector].reshape(-1)
-                block.arrays[0][self.results] = dict(enumerate(its_results))
-                block.run_body(self.finish, [0])
+        own = [(row, chunk) for row in rows for chunk in chunks if block.block % tiling.sharers
+               == ((row - rows.start) * across + chunk - chunks.start) // each]
+        vectors = results.reshape(len(rows), shape.gates, len(chunks), shape.vector)
+        given = [dict(enumerate(vectors[row - rows.start, :, chunk - chunks.start].ravel())) for row, chunk in own]
+        on_vectors(block, self.finish, self.place, [(matrix, *at) for at in own], self.results, shape.finished, given)
 
     def _loaded(self, block: TileBlock, of: _Operand, matrix: int, lines: range) -> NDArray[Any]:
         """[rows or columns of the tile, or of one gate of it, terms]."""
@@ -182,18 +179,14 @@ class Matmul(TileStatement):
         stored = lines if its.along_terms else range(terms)
         if its.place is not None:
             first = its.place.offset + matrix * its.place.matrix + its.place.line * np.asarray(stored)
-            at = first[:, None] + np.arange(chunks.start * its.vector, chunks.stop * its.vector)
-            found = block.load_all(of.buffer, at.ravel().tolist()).reshape(at.shape)
+            elements = np.arange(chunks.start * its.vector, chunks.stop * its.vector)
+            found = load_matrix(block, of.buffer, first[:, None] + elements)
         else:
-            places = ([(matrix, line, chunk) for chunk in chunks] for line in stored)
-            found = np.asarray([[value for at in line for value in self._computed(block, of, at)] for line in places])
+            places = [(matrix, line, chunk) for line in stored for chunk in chunks]
+            nothing: list[dict[int, Any]] = [{}] * len(places)
+            filled = on_vectors(block, of.load, of.place, places, self.values, its.vector, nothing)
+            found = np.asarray(filled).reshape(len(stored), -1)
         return found if its.along_terms else found.T
-
-    def _computed(self, block: TileBlock, of: _Operand, at: tuple[int, int, int]) -> list[Any]:
-        """Neighbours of an operand's line, as shared memory holds them."""
-        _bind(block, of.place, at, self.values, of.its.vector)
-        block.run_body(of.load, [0])
-        return [block.arrays[0][self.values][i] for i in range(of.its.vector)]
 
     def lines(self, block: Block) -> Iterator[str]:
         shape, tiling = self.shape, self.tiling
@@ -254,8 +247,3 @@ def _verify_at(verifier: TileVerifier, scope: Scope, place: Sequence[Var], array
     inner.arrays[array] = size
     verifier.body(body, inner, parted=True)
 
-
-def _bind(block: TileBlock, place: Sequence[Var], at: Sequence[int], array: str, size: int) -> None:
-    """Says where a body runs, and makes its array, empty."""
-    block.indices[0] |= {variable.name: value for variable, value in zip(place, at, strict=True)}
-    block.arrays[0][array], block.sizes[array] = {}, size

@@ -43,15 +43,17 @@ class TileVerifier(Protocol):
 
 
 class TileBlock(Protocol):
-    """A block that the interpreter runs. A tile's statement is carried out by its first thread, number 0.
+    """A block that the interpreter runs, where all of its threads are together.
 
     Attributes:
         block: its number.
+        threads: how many it has.
         indices, scalars, arrays: values by name, of each thread.
         sizes: elements of arrays.
     """
 
     block: int
+    threads: int
     indices: list[dict[str, int]]
     scalars: list[dict[str, Any]]
     arrays: list[dict[str, dict[int, Any]]]
