@@ -95,6 +95,15 @@ def test_pieces_take_turns(device: DeviceSpec) -> None:
     assert all(one[1] <= other[0] for one, other in zip(of_pieces, of_pieces[2:], strict=False))
 
 
+def test_pieces_take_turns_beside_values_that_are_computed_again() -> None:
+    kernels = planned(loss("sparse", of_bias=False), CPU, MemoryBudget(arena=60 * KIB))
+    assert len(rows_of_logits(kernels.plan)) > 16, "some logits are computed again"
+    gradients = [node for node in kernels.plan.graph.nodes() if isinstance(node.attrs, DotAttrs)
+                 and node.attrs.transpose_b]
+    assert len(gradients) == 16
+    assert set(gradients) <= kernels.plan.graph.after.keys()
+
+
 @DEVICES
 @pytest.mark.parametrize(("kib", "pieces"), [(300, 1), (200, 2), (150, 4), (100, 16)])
 def test_as_many_pieces_as_a_budget_wants(device: DeviceSpec, kib: int, pieces: int) -> None:

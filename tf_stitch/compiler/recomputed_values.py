@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tf_stitch.compiler.budget_bytes import bytes_of
 from tf_stitch.compiler.kernel_plan import KernelPlan
@@ -100,21 +101,22 @@ class RecomputedValues:
         return best.kernels
 
     def _tried_in_pieces(self, given: KernelPlan, budget: int) -> Iterator[_Tried]:
-        """Plans of ever more pieces, and of values computed again beside the last."""
-        for number in range(len(wide_matmuls(given.plan))):
-            cut, least = None, given.buffers.live_bytes
-            for pieces in PIECES:
-                made = self._cut(given, number, pieces)
-                if made is None or made.buffers.live_bytes > (1 - LEAST_SAVED) * least or least <= budget:
-                    break
-                least = made.buffers.live_bytes
-                cut = _Tried(made, StoredChoice((), frozenset(), least, (number, pieces)), is_as_asked=True)
-                yield cut
-            if cut is not None:
-                tried = self._tried(cut.kernels, budget) if least > budget else ()
-                yield from (replace(one, stored=replace(one.stored, pieces=cut.stored.pieces), behind=cut.kernels)
-                            for one in tried)
+        """Plans of ever more pieces, and of values computed again beside them, until one keeps to the budget or more
+        pieces save nothing."""
+        least = given.buffers.live_bytes
+        for number, pieces in product(range(len(wide_matmuls(given.plan))), PIECES):
+            cut = self._cut(given, number, pieces)
+            if cut is None:
+                continue
+            live = cut.buffers.live_bytes
+            tried = [_Tried(cut, StoredChoice((), frozenset(), live, (number, pieces)), is_as_asked=True)]
+            for one in self._tried(cut, budget) if live > budget else ():
+                tried.append(replace(one, stored=replace(one.stored, pieces=(number, pieces)), behind=cut))
+            yield from tried
+            now = min(one.stored.live_bytes for one in tried)
+            if now <= budget or now > (1 - LEAST_SAVED) * least:
                 return
+            least = now
 
     def _cut(self, given: KernelPlan, number: int, pieces: int) -> KernelPlan | None:
         """The plan whose wide matmul of a number runs in pieces; None where that cannot be."""

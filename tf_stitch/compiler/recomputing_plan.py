@@ -79,9 +79,7 @@ def recomputing_plan(plan: StitchPlan, planned: PlannedValues, choice: Choice) -
     graph = TensorGraph(plan.graph.name, [(key, copies.end(node)) for key, node in plan.graph.outputs],
                         plan.graph.unread)
     begun = [(planned.times[i], copies.first[node]) for i in order for node in plan.patterns[i].outputs]
-    there = set(graph.nodes())
-    turns = ((copies.first[late], copies.first[early]) for late, early in plan.graph.after.items())
-    graph.after.update((late, early) for late, early in turns if {late, early} <= there)
+    graph.after.update(_turns(graph, plan.graph.after, copies.first))
     graph.after.update(_barriers(graph, copies.late, begun, planned.lag))
     free = plan.free.union(copies.views.values())
     patterns = _patterns(graph, copies.groups, free)
@@ -100,6 +98,21 @@ def _due(planned: PlannedValues, choice: Choice) -> dict[int, dict[Node, How]]:
             if how in (How.AGAIN, How.PASSING):
                 due.setdefault(use.time, {})[node] = how
     return due
+
+
+def _turns(graph: TensorGraph, after: Mapping[Node, Node], first: Mapping[Node, Node]) -> Iterator[tuple[Node, Node]]:
+    """What comes after what, in the given plan, too; what came after a value that nobody computes comes after its own.
+
+    Args:
+        first: what stands for each node.
+    """
+    there = set(graph.nodes())
+    for late, given in after.items():
+        early: Node | None = given
+        while early is not None and first[early] not in there:
+            early = after.get(early)
+        if early is not None and first[late] in there:
+            yield first[late], first[early]
 
 
 def _barriers(graph: TensorGraph, late: Mapping[Node, int], begun: Sequence[tuple[int, Node]], lag: int
