@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.compiler.row_nodes import Piece, RowNodes, is_total
-from tf_stitch.errors import ScheduleError
+from tf_stitch.errors import ScheduleError, TypeRuleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.op_kinds import OpKind
@@ -44,7 +44,7 @@ def plan_in_pieces(plan: StitchPlan, matmul: Node, pieces: int) -> StitchPlan:
     """
     try:
         return _InPieces(plan, matmul, pieces).made()
-    except ValueError as error:
+    except (TypeRuleError, ValueError) as error:
         raise ScheduleError(f"{matmul}: no plan in pieces: {error}", matmul.loc) from error
 
 
@@ -96,38 +96,39 @@ class _InPieces:
         no two pieces are in memory."""
         nodes = RowNodes(pattern, piece, self._found.pieced)
         self._groups.append(nodes.nodes)
-        written, sums = list[Node](), list[Node]()
         for output in pattern.outputs:
             if is_total(output):
-                sums.append(output)
-                written.append(nodes.partial(output))
-            else:
-                written.append(nodes.rows(output))
-                self._parts.setdefault(output, []).append(written[-1])
-        piece.there.update(zip(pattern.outputs, written, strict=True))
-        if self._last is not None:
-            self._after |= dict.fromkeys(written, self._last)
-        self._last = written[-1]
-        for total in sums:
-            self._add_up(total, piece)
+                continue
+            piece.there[output] = made = nodes.rows(output)
+            self._parts.setdefault(output, []).append(made)
+            self._take_turn(made)
+        for total in filter(is_total, pattern.outputs):
+            in_call = total.kind is OpKind.DOT and len(pattern.outputs) == 1
+            self._add_up(total, nodes.partial(total), in_call, piece)
 
-    def _add_up(self, total: Node, piece: Piece) -> None:
+    def _take_turn(self, written: Node) -> None:
+        if self._last is not None:
+            self._after[written] = self._last
+        self._last = written
+
+    def _add_up(self, total: Node, partial: Node, in_call: bool, piece: Piece) -> None:
         """Adds the sum over a piece to those before: in the matmul's own call, where that is as exact."""
-        b, before, partial = Builder(total.loc), self._sums.get(total), piece.there[total]
+        b, before, dtype = Builder(total.loc), self._sums.get(total), total.type.dtype
+        in_call = in_call and dtype.compute is dtype
+        if before is None or not in_call:
+            self._take_turn(partial)
         if before is None:
             self._sums[total] = partial
             return
-        dtype = total.type.dtype
-        exact = dtype.compute
-        added = [b.cast(term, exact) for term in (before, partial)]
+        added = [b.cast(term, dtype.compute) for term in (before, partial)]
         group = [node for node in added if node not in (before, partial)]
         group.append(b.add(added[0], added[1]))
-        if piece.number == piece.of - 1 and exact is not dtype:
+        if piece.number == piece.of - 1 and dtype.compute is not dtype:
             group.append(b.cast(group[-1], dtype))
-        self._sums[total] = self._last = group[-1]
-        if exact is dtype and total.kind is OpKind.DOT:
+        self._sums[total] = group[-1]
+        self._take_turn(group[-1])
+        if in_call:
             self._groups[-1] += group
-            self._after[group[-1]] = self._after.pop(partial)
         else:
             self._groups.append(group)
 

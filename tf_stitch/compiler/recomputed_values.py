@@ -95,7 +95,8 @@ class RecomputedValues:
         if best is None or best.stored.live_bytes >= given.buffers.live_bytes:
             return None
         if self.stored is not None and best.is_as_asked:
-            self.stored.keep(given, budget, best.stored)
+            own = best.stored if best.behind is None else replace(best.stored, choice=(), barred=frozenset())
+            self.stored.keep(given, budget, own)
             if best.behind is not None:
                 self.stored.keep(best.behind, budget, replace(best.stored, pieces=None))
         return best.kernels
