@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.compiler.losses import KINDS, loss, values_of
-from tests.differential.runner import LIGHT, compare, compiled, keys_of, reference, region, run_host, run_kernel_ir
+from tests.differential.runner import (
+    LIGHT,
+    compare,
+    compiled,
+    keys_of,
+    random_values,
+    reference,
+    region,
+    run_host,
+    run_kernel_ir,
+)
+from tests.support.tiers import each_commit
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import planned_kernels
@@ -15,7 +28,7 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -161,3 +174,49 @@ def test_labels_of_another_order_stay_whole() -> None:
     found = B.op(OpKind.GATHER, B.reshape(B.dot(h, w), (ROWS * CLASSES,)), anywhere)
     with pytest.raises(ScheduleError, match="reads rows of others"):
         in_pieces(planned(region("g", [found]), CPU).plan, 2)
+
+
+def rows_of_any_kind(seed: int) -> TensorGraph:
+    """What is made of logits, row by row, at random; and what is summed up of it."""
+    rng = random.Random(seed)
+    h, w = B.input("h:0", DType.F32, (ROWS, WIDTH)), B.input("w:0", DType.F32, (WIDTH, CLASSES))
+    logits = value = B.dot(h, w)
+
+    def normal(x: Node) -> Node:
+        return B.sub(x, B.reduce(rng.choice((OpKind.MAX, OpKind.SUM)), x, [1], keepdims=True))
+
+    def with_others(x: Node) -> Node:
+        shape = rng.choice(((ROWS, CLASSES), (ROWS, 1), (1, CLASSES), (CLASSES,), ()))
+        return B.add(x, B.input(f"x{rng.random()}:0", DType.F32, shape))
+
+    def by_place(x: Node) -> Node:
+        places = B.positions((ROWS, CLASSES), DType.I32)
+        return B.select(B.op(OpKind.LESS, places, B.constant(rng.randrange(ROWS * CLASSES), DType.I32)), x, logits)
+
+    def cut(x: Node) -> Node:
+        left = B.slice(x, (0, 0), (1, 1), (ROWS, CLASSES // 2))
+        return B.concat([B.slice(x, (0, CLASSES // 2), (1, 1), (ROWS, CLASSES // 2)), left], 1)
+
+    def grouped(x: Node) -> Node:
+        groups = B.reshape(x, (ROWS, 4, CLASSES // 4))
+        return B.reshape(B.sub(groups, B.sum(groups, [2], keepdims=True)), (ROWS, CLASSES))
+
+    def padded(x: Node) -> Node:
+        wider = B.pad(x, B.constant(1.0, DType.F32), (0, 0), (0, 8))
+        return B.slice(wider, (0, 8), (1, 1), (ROWS, CLASSES))
+
+    for _ in range(4):
+        value = B.op(OpKind.TANH, rng.choice((normal, with_others, by_place, cut, grouped, padded))(value))
+    ends = [B.dot(value, w, transpose_b=True), B.dot(h, value, transpose_a=True), B.sum(value, [1]), B.sum(value, [0]),
+            B.sum(value, [0, 1])]
+    return region("g", rng.sample(ends, 3))
+
+
+@DEVICES
+@pytest.mark.parametrize("seed", each_commit(range(4), range(40)))
+def test_rows_of_any_kind(device: DeviceSpec, seed: int) -> None:
+    graph = rows_of_any_kind(seed)
+    values = random_values(graph, seed)
+    cut = in_pieces(planned(graph, device).plan, 2)
+    assert rows_of_logits(cut).count(ROWS // 2) >= 2
+    compare(graph, interpret(cut.graph, values), *reference(graph, values), f"seed {seed}")
