@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from tf_stitch.errors import ProfileError, StitchError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import anonymous_text, format_graph
+from tf_stitch.jit.build_remarks import log_built, remark_on
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.expected_kernels import Expecting, expected_kernels
 from tf_stitch.jit.kernel_library import Images, KernelLibrary
@@ -29,7 +30,6 @@ from tf_stitch.jit.libraries import OptionalCalls
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
-from tf_stitch.messages import log
 from tf_stitch.placement.executable import Executable, encode
 from tf_stitch.planning.attention_calls import may_call
 from tf_stitch.planning.matmul_choice import stitching_of
@@ -188,7 +188,7 @@ class RegionBuilder:
             except StitchError:
                 self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
                 return None
-        self._say_what_copies(place, wanted)
+        remark_on(wanted, place.number, self._report)
         if options.memory is not None:
             self._report.remark("memory", f"region {place.number}", "its sizes change: planned without a budget")
         kernels = self._library.missing(wanted.rendered, options.device)
@@ -199,7 +199,7 @@ class RegionBuilder:
         start = time.perf_counter()
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
-        _log_built(place, wanted, shapes, "kernels for these and other sizes")
+        log_built(place, wanted, shapes, "kernels for these and other sizes")
         self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
         if not family.change.prepared:
             family.change.prepared = True
@@ -327,16 +327,6 @@ class RegionBuilder:
                 self._report.remark("registers", f"region {place.number}",
                                     f"{symbol} keeps {taken.spilled_bytes} bytes of each thread's registers in memory")
 
-    def _say_what_copies(self, place: PlacedRegion, compiled: CompiledRegion) -> None:
-        for node in compiled.buffers.copying:
-            self._report.remark("in_place", f"region {place.number}", f"{node.loc}: all of it is copied for its rows")
-
-    def _say_what_runs_in_pieces(self, place: PlacedRegion, compiled: CompiledRegion) -> None:
-        if compiled.planned.pieces is not None:
-            matmul, pieces = compiled.planned.pieces
-            words = f"its rows run in {pieces} pieces, with what is made of them, to take less memory"
-            self._report.remark("memory", f"region {place.number}", f"{matmul.loc}: {words}; last bits may differ")
-
     def _refused_kinds(self, place: PlacedRegion, compiled: CompiledRegion) -> set[str]:
         """Which of OPTIONAL hold a call that a library has no kernel for; says so."""
         refused: dict[str, str] = {}
@@ -369,11 +359,7 @@ class RegionBuilder:
             with collector_paused():
                 compiled = compile_region(graph, *place.arguments(), options, dump.instrument(), dump.plan_instrument())
         planned(compiled)
-        self._say_what_copies(place, compiled)
-        if budget is None and (over := compiled.over_budget):
-            self._report.remark("memory", f"region {place.number}", f"takes {over:,} bytes more than TF_STITCH_MEMORY "
-                                "allows: no smaller plan was found")
-        self._say_what_runs_in_pieces(place, compiled)
+        remark_on(compiled, place.number, self._report, is_asked_for=budget is None)
         dump.compiled(compiled, options.device)
         start = time.perf_counter()
         host = None
@@ -390,20 +376,7 @@ class RegionBuilder:
                 host = HostExecutable(compiled.executable, *sorted(set(binaries.values())))
                 words = encode(compiled.executable, host.addresses())
         compiled.seconds["build"] = time.perf_counter() - start
-        _log_built(place, compiled, [node.type.shape for node in graph.inputs()], "kernels for these sizes")
+        log_built(place, compiled, [node.type.shape for node in graph.inputs()], "kernels for these sizes")
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
                      self._times(place.device), self._templates(place.device), names_of(graph), stem,
                      compiled.seconds, images, options.fusions)
-
-
-def _log_built(place: PlacedRegion, compiled: CompiledRegion, shapes: Sequence[Sequence[object]], what: str) -> None:
-    """For TF_STITCH_LOG: which shapes led to a build, how long it took, and what was fused."""
-    members = place.region.members
-    names = f"region {place.number} ({members[0]} ... {members[-1]})" if members else f"region {place.number}"
-    sizes = " ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
-    seconds = sum(compiled.seconds.values())
-    log("builds", f"{names}: {what}, {sizes}: {seconds:.2f} s, {compiled.seconds.get('build', 0.0):.2f} s of them by "
-                  f"the compiler or the cache, {len(compiled.kernels)} kernels, {len(compiled.calls)} library calls")
-    for kernel in compiled.kernels:
-        fused = dict.fromkeys(node.loc.node for node in kernel.schedule.pattern.nodes if node.loc.node)
-        log("fusion", f"region {place.number}: {kernel.schedule.family} kernel of {', '.join(fused)}")
