@@ -154,6 +154,15 @@ def test_halves_are_added_up_in_float32(device: DeviceSpec) -> None:
     assert [node.type.dtype for node in sums] == [DType.F32] * 7
 
 
+def test_results_of_another_shape_are_put_together() -> None:
+    """As a mean, of which a few sums are taken first."""
+    h, w = B.input("h:0", DType.F32, (ROWS, WIDTH)), B.input("w:0", DType.F32, (WIDTH, CLASSES))
+    graph = region("g", [B.reshape(B.sum(B.dot(h, w), [1]), (2, ROWS // 2))])
+    values, cut = random_values(graph), in_pieces(planned(graph, CPU).plan, 8)
+    assert rows_of_logits(cut) == [ROWS // 8] * 8
+    compare(graph, interpret(cut.graph, values), *reference(graph, values), "in pieces")
+
+
 def test_what_others_read_whole_stays_whole() -> None:
     h, w = B.input("h:0", DType.F32, (ROWS, WIDTH)), B.input("w:0", DType.F32, (WIDTH, CLASSES))
     logits = B.dot(h, w)

@@ -99,7 +99,8 @@ class _InPieces:
         for output in pattern.outputs:
             if is_total(output):
                 continue
-            piece.there[output] = made = nodes.rows(output)
+            source = _of_as_many_pieces(output, pattern, piece.of)
+            piece.there[source] = made = nodes.rows(source)
             self._parts.setdefault(output, []).append(made)
             self._take_turn(made)
         for total in filter(is_total, pattern.outputs):
@@ -136,9 +137,11 @@ class _InPieces:
         """All rows of a result, or the sum over them."""
         if node in self._sums:
             return self._sums[node]
-        joined = Builder(node.loc).concat(self._parts[node], 0)
-        self._groups.append([joined])
-        return joined
+        b = Builder(node.loc)
+        joined = b.concat(self._parts[node], 0)
+        shaped = b.reshape(joined, node.type.shape)
+        self._groups.append(list(dict.fromkeys((joined, shaped))))
+        return shaped
 
     def _rest(self) -> set[Node]:
         """Nodes that others than the pieces compute or read.
@@ -159,6 +162,13 @@ class _InPieces:
             elif node not in self._found.outputs or node in self._found.wide:
                 raise ScheduleError(f"{node}: others read it", node.loc)
         return found
+
+
+def _of_as_many_pieces(node: Node, pattern: Pattern, pieces: int) -> Node:
+    """A value, or what it is another shape of: a mean of rows is one of a few sums, each of a line of [2, rows / 2]."""
+    while node.kind is OpKind.RESHAPE and node in pattern.nodes and node.type.rank and int(node.type.dims[0]) % pieces:
+        node = node.operands[0]
+    return node
 
 
 def _patterns_of(plan: StitchPlan, matmul: Node) -> _Patterns:
