@@ -192,7 +192,7 @@ MUTANTS = (
            "elif kept is None and node.name in preserved:",
            "elif kept is None and not preserved:",
            ("tests/graph/finish/test_validation.py",)),
-    Mutant("a region of empty tensors is built", "tf_stitch/jit/region_registry.py",
+    Mutant("a region of empty tensors is built", "tf_stitch/jit/placed_region.py",
            "if node.type.numel == 0:",
            "if node.type.numel < 0:",
            ("tests/jit/test_region_builder.py",)),
