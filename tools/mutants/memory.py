@@ -262,4 +262,8 @@ MUTANTS = (
            "        UndoSwaps(),  # before sums, of which copies read parts\n",
            "",
            (SWAPS,)),
+    Mutant("what is handed on in another shape has fewer pieces", "tf_stitch/compiler/plan_in_pieces.py",
+           "source = _of_as_many_pieces(output, pattern, piece.of)",
+           "source = output",
+           (PIECES,)),
 )
