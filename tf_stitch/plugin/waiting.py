@@ -10,7 +10,6 @@ from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tf_stitch.frontend.tensorflow.control_flow import WHILES
-from tf_stitch.graph.fallback.update_order import writes_variables
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.loop_length import is_short
 
@@ -26,9 +25,8 @@ _LOOPS = ("For", "LoopCond", "ReduceDataset")
 def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
     """What a function is; None if it is to be stitched in its first call.
 
-    That is one of which two instances, one after the other, do not compute what one does, or take much memory. One that
-    has a loop without a known trip count: its first call may be its only one, and run for hours. And one that writes no
-    variable: kernels round otherwise than TensorFlow's ops, and the same call has to give the same result each time.
+    That is one of which two instances, one after the other, do not compute what one does, or take much memory. And one
+    that has a loop without a known trip count: its first call may be its only one, and run for hours.
     """
     if ctx.device_name or ctx.is_async() or is_op_determinism_enabled():
         return None
@@ -37,8 +35,6 @@ def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
     except tf.errors.NotFoundError:  # of a function that it calls
         return None
     if definition.functions[0].attr["_XlaMustCompile"].b or definition.size > _MOST_BYTES:
-        return None
-    if not any(map(writes_variables, definition.nodes())):
         return None
     named = {function.signature.name: function for function in definition.functions}
 
