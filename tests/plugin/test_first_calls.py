@@ -78,9 +78,10 @@ class Calls:
         self.executors: list[str | None] = []
         self.counter = tf.Variable(0)
         self.build: Callable[[str], bool] = lambda graph: complete
-        self.first = FirstCalls(lambda job: self.work.append(job) or True, lambda graph: self.build(graph),
-                                lambda graph, error: self.failed.append(str(error)), self.known, lambda: self.spent,
-                                **settings)
+        self.goes_on = True
+        self.first = FirstCalls(lambda job: self.work.append(job) or True, lambda: self.goes_on,
+                                lambda graph: self.build(graph), lambda graph, error: self.failed.append(str(error)),
+                                self.known, lambda: self.spent, **settings)
         self.ctx, self.name, *self.arguments = call_of(function or counting(self.counter), tf.constant([1.0]))
 
     def __call__(self) -> None:
@@ -233,6 +234,16 @@ def test_what_cannot_be_built_stays_tensorflows() -> None:
     assert calls.executors == [None] * 4
     assert calls.first.finish(0.01), "there is nothing to wait for"
     assert not str(calls.first)
+
+
+def test_a_program_that_ends_leaves_its_functions_in_their_first_calls() -> None:
+    calls = Calls()
+    calls()
+    calls()
+    calls.goes_on = False
+    calls.work[0]()
+    assert not calls.failed
+    assert str(calls.first).startswith("functions without kernels yet: 1 in its first calls")
 
 
 def test_a_function_that_is_dropped_before_it_is_built_is_no_failure() -> None:

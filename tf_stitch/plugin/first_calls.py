@@ -81,6 +81,7 @@ class FirstCalls:
 
     Args:
         submit: runs work in the background; False if the program ends.
+        load: loads what rewrites graphs. Whether it is there, and the program goes on.
         build: builds the kernels of a function's graph, as far as its sizes are known, and returns when they are there:
             whether that is all of them.
         failed: is told of a function that stays TensorFlow's, and why.
@@ -91,10 +92,11 @@ class FirstCalls:
         at_once: none waits; later processes still know which are built.
     """
 
-    def __init__(self, submit: Callable[[Callable[[], None]], bool], build: Callable[[str], bool],
-                 failed: Callable[[str, Exception], None], known: Known, spent: Callable[[], Seconds],
-                 patience: float = 0, on_gpus: bool = False, at_once: bool = False) -> None:
-        self._submit, self._build, self._failed, self._known = submit, build, failed, known
+    def __init__(self, submit: Callable[[Callable[[], None]], bool], load: Callable[[], bool],
+                 build: Callable[[str], bool], failed: Callable[[str, Exception], None], known: Known,
+                 spent: Callable[[], Seconds], patience: float = 0, on_gpus: bool = False,
+                 at_once: bool = False) -> None:
+        self._submit, self._load, self._build, self._failed, self._known = submit, load, build, failed, known
         self._spent, self._allowance = spent, Allowance()
         self._patience, self._on_gpus, self._at_once = patience or None, on_gpus, at_once
         self._functions: dict[bytes, _Function] = {}
@@ -289,6 +291,8 @@ class FirstCalls:
         """Whether all kernels are there, or some only when runs show their sizes; None: the function is as before."""
         name = arguments.name
         try:
+            if not self._load():
+                raise CancelledError
             arguments.instantiate()
             return self._build(name.decode())
         except Interrupted:  # a later call begins it again

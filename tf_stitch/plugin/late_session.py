@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.own_ops import TOKEN
+from tf_stitch.interruption import interruptible
 from tf_stitch.messages import listen, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.plugin.changing_calls import calls_may_change
@@ -104,7 +105,13 @@ class LateSession:
 
         config = self._config
         known = KnownFunctions(config, KernelCache(config.cache_dir / "functions"))
-        return FirstCalls(Background().submit, self._build_ahead, self._stays, known, self._spent,
+        background = Background()
+
+        def load() -> bool:
+            with interruptible():
+                return self.get() is not None and not background.stopping
+
+        return FirstCalls(background.submit, load, self._build_ahead, self._stays, known, self._spent,
                           config.first_step_seconds, on_gpus=config.async_builds == "graph",
                           at_once=config.async_builds == "0")
 
