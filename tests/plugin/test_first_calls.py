@@ -122,16 +122,31 @@ def test_the_most_valuable_of_those_that_wait_is_begun_next() -> None:
     assert not calls.first.is_over(others[0][1])
 
 
-def test_arguments_that_were_freed_do_not_keep_a_function_from_being_built() -> None:
-    calls = Calls()
+def test_values_that_were_freed_do_not_keep_a_function_from_being_built() -> None:
+    calls = Calls(seconds=0.0)
     calls()
     calls()
-    calls.arguments[0][:] = [calls.arguments[0][-1] if tensor.dtype == tf.resource else None
-                             for tensor in calls.arguments[0]]
+    calls.arguments[0] = [tensor for tensor in calls.arguments[0] if tensor.dtype == tf.resource]
     gc.collect()
+    calls.first.finish(0)
     calls.work[0]()
     assert not calls.failed
     assert calls.first.is_over(calls.name)
+
+
+def test_a_resource_that_was_freed_is_waited_for() -> None:
+    """As an iterator is for each epoch."""
+    calls = Calls(seconds=0.0)
+    calls()
+    calls()
+    inputs, calls.counter = calls.arguments[0], None
+    calls.arguments[0] = [tensor for tensor in inputs if tensor.dtype != tf.resource]
+    KEPT.clear()
+    del inputs
+    gc.collect()
+    assert not calls.first.finish(0)
+    assert not calls.work
+    assert not calls.failed
 
 
 def test_the_second_call_may_begin_and_our_executor_comes_when_all_is_built() -> None:

@@ -26,7 +26,7 @@ from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.allowance import SHARE, Account, Allowance
 from tf_stitch.plugin.callers_executor import EXECUTOR, Call, call_with
 from tf_stitch.plugin.function_definition import FunctionDefinition
-from tf_stitch.plugin.other_instance import Arguments
+from tf_stitch.plugin.other_instance import Arguments, InstanceCall
 from tf_stitch.plugin.waiting import may_wait
 
 ORIGINAL_CALLS = 3
@@ -151,18 +151,19 @@ class FirstCalls:
         if calls == 2:  # what is called once asks nothing of the disk
             function.change = self._known.recall(function.key)
             self._left[name.decode()] = function.change is None
-        if calls > 1 and calls & (calls - 1) == 0:
+        begins = function.change is not None and calls >= function.change // 2 and not function.preparing
+        if begins or (calls > 1 and calls & (calls - 1) == 0):  # of some calls: it takes time
             function.arguments = Arguments(ctx, name, inputs, outputs)
-        if function.change is not None:
-            if calls >= function.change // 2:
-                self._begin(function)
-            if calls >= function.change and self._change_over(name, function):
-                return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
+        if begins:
+            self._begin(function)
+        if function.change is not None and calls >= function.change and self._change_over(name, function):
+            return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
         start = time.perf_counter()
         with graph_hook.left_alone(name.decode()):
             result = original(ctx, name, inputs, outputs)
-        if calls > 1:  # the first one makes the graph, and says nothing of later ones
-            self._took(function, time.perf_counter() - start)
+        if calls > 1 and self._took(function, time.perf_counter() - start):  # the first one makes the graph
+            function.arguments = Arguments(ctx, name, inputs, outputs)
+            self._begin_most_valuable()
         return result
 
     def finish(self, seconds: float) -> bool:
@@ -244,13 +245,11 @@ class FirstCalls:
             self._ready.add(name)
             self._functions.pop(name, None)
 
-    def _took(self, function: _Function, seconds: float) -> None:
-        """A call by TensorFlow's graph is over; perhaps kernels have been earned."""
+    def _took(self, function: _Function, seconds: float) -> bool:
+        """A call by TensorFlow's graph is over. Whether kernels have been earned, and are to be begun."""
         with self._lock:
             self._allowance.earn(function.account, seconds)
-            earned = function.change is None and not function.preparing and self._allowance.covers(function.account)
-        if earned:
-            self._begin_most_valuable()
+            return function.change is None and not function.preparing and self._allowance.covers(function.account)
 
     def _begin_most_valuable(self) -> None:
         """Begins the function whose calls took longest of those that have earned it, unless one is being prepared."""
@@ -264,37 +263,37 @@ class FirstCalls:
             self._begin(waiting[account])
 
     def _begin(self, function: _Function) -> None:
-        """Has a function prepared that was called again, once."""
+        """Has a function prepared that was called again, once; later if what it was called with is gone."""
+        call = None if function.arguments is None else function.arguments.call()
         with self._lock:
-            arguments = function.arguments
-            if function.preparing or arguments is None:
+            if function.preparing or call is None:
                 return
-            function.preparing = True
-        if not self._submit(partial(self._prepare, function, arguments)):
+            function.preparing, function.arguments = True, None
+        if not self._submit(partial(self._prepare, function, call)):
             function.settled.set()  # the program ends
 
-    def _prepare(self, function: _Function, arguments: Arguments) -> None:
+    def _prepare(self, function: _Function, call: InstanceCall) -> None:
         """In the background: makes the other instance and its kernels, and enters what that took."""
         with self._lock:
             reserved = self._allowance.begin(function.account)
         before, start = self._spent(), time.thread_time()
-        complete = self._built(function, arguments)
+        complete = self._built(function, call)
         after = self._spent()
         python = time.thread_time() - start + after.python - before.python
         with self._lock:
             self._allowance.end(function.account, reserved, python + after.compilers - before.compilers)
         if complete is not None:
-            self._keep(arguments.name, function, complete, python)
+            self._keep(call.name, function, complete, python)
         self._begin_most_valuable()
 
-    def _built(self, function: _Function, arguments: Arguments) -> bool | None:
+    def _built(self, function: _Function, call: InstanceCall) -> bool | None:
         """Whether all kernels are there, or some only when runs show their sizes; None: the function is as before."""
-        name = arguments.name
+        name = call.name.decode()
         try:
             if not self._load():
                 raise CancelledError
-            arguments.instantiate()
-            return self._build(name.decode())
+            call()
+            return self._build(name)
         except Interrupted:  # a later call begins it again
             function.preparing = False
         except CancelledError:  # the program ends
@@ -302,8 +301,8 @@ class FirstCalls:
         except Exception as error:  # TensorFlow's graph goes on
             function.given_up = True
             function.settled.set()
-            if arguments.exist:
-                self._failed(name.decode(), error)
+            if call.is_wanted:
+                self._failed(name, error)
         return None
 
     def _keep(self, name: bytes, function: _Function, complete: bool, python: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -15,7 +16,7 @@ from tf_stitch.plugin.callers_executor import EXECUTOR
 
 
 class Arguments:
-    """What a function was called with. Values that the program has freed since are not kept alive for it.
+    """What a function was called with. Values are not kept alive for it.
 
     Args:
         ctx, name, inputs, outputs: of Context.call_function.
@@ -26,33 +27,44 @@ class Arguments:
         self._ctx, self._outputs, self._options = ctx, outputs, ctx.function_call_options  # of the thread that called
         self._inputs = [(weakref.ref(value), value.dtype, getattr(value, "shape", None)) for value in inputs]
 
-    def instantiate(self) -> None:
-        """Makes the instance for our executor.
-
-        Raises:
-            ReferenceError: a variable, or another resource, is gone.
-            RuntimeError, OpError: as the function `instantiate`.
-        """
+    def call(self) -> InstanceCall | None:
+        """The call that makes the instance for our executor, with values that live as long as it does; None where a
+        variable, or another resource, is gone."""
         inputs = [_or_zeros(*value) for value in self._inputs]
-        instantiate(self._ctx, self.name, inputs, self._outputs, self._options.as_attrs())
+        return None if any(value is None for value in inputs) else \
+            InstanceCall(self._ctx, self.name, inputs, self._outputs, self._options)
+
+
+@dataclass(frozen=True)
+class InstanceCall:
+    """A call of a function that makes its instance for our executor, and runs nothing.
+
+    Attributes:
+        options: of the thread that called the function.
+    """
+
+    ctx: Context
+    name: bytes
+    inputs: Sequence[Any]
+    outputs: int
+    options: Any
+
+    def __call__(self) -> None:
+        """As the function `instantiate`."""
+        instantiate(self.ctx, self.name, self.inputs, self.outputs, self.options.as_attrs())
 
     @property
-    def exist(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether TensorFlow has the function still: nobody misses kernels of one that was dropped."""
-        return bool(self._ctx.has_function(self.name))
+        return bool(self.ctx.has_function(self.name))
 
 
 def _or_zeros(reference: weakref.ref[Any], dtype: Any, shape: Any) -> Any:
-    """A value, or if it was freed, another one of its type: an instance does not depend on values.
-
-    Raises:
-        ReferenceError: there is no other.
-    """
+    """A value, or if it was freed, another one of its type: an instance does not depend on values. None if there is no
+    other."""
     value = reference()
-    if value is not None:
+    if value is not None or dtype in (tf.resource, tf.variant):
         return value
-    if dtype in (tf.resource, tf.variant):
-        raise ReferenceError("an argument was freed")
     return tf.zeros(shape, dtype) if dtype != tf.string else tf.fill(shape, "")
 
 
