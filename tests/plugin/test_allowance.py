@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_stitch.plugin.allowance import NODE_SECONDS, SHARE, START_SECONDS, Account, Allowance
+from tf_stitch.plugin.allowance import LOAD_SECONDS, NODE_SECONDS, SHARE, START_SECONDS, Account, Allowance
 
 Trace = list[tuple[int, float]]
 """Calls in order: which function, and the seconds that TensorFlow's graph takes."""
@@ -46,7 +46,7 @@ def simulated(trace: Trace, nodes: list[int], error: float = 1.0) -> Program:
         while (best := allowance.most_valuable(waiting.values())) is not None:
             which = next(n for n, account in waiting.items() if account is best)
             reserved = allowance.begin(best)
-            cost = error * NODE_SECONDS * best.nodes
+            cost = error * ((0.0 if done.begun else LOAD_SECONDS) + NODE_SECONDS * best.nodes)
             allowance.end(best, reserved, cost)
             done.loss += cost
             done.begun.append((which, best.earned))
@@ -67,14 +67,14 @@ def test_no_program_loses_more_than_its_calls_took_and_the_start(trace: Trace, n
 
 @given(calls, sizes, st.floats(1.0, 8.0))
 def test_estimates_that_are_too_low_cost_one_function(trace: Trace, nodes: list[int], error: float) -> None:
-    over = (error - 1) * NODE_SECONDS * max(nodes)
+    over = (error - 1) * (LOAD_SECONDS + NODE_SECONDS * max(nodes))
     for took, loss in simulated(trace, nodes, error).losses:
         assert loss <= START_SECONDS + SHARE * took + over + 1e-9
 
 
 @given(st.floats(0.001, 3.0), st.integers(1, 5000))
 def test_one_function_is_begun_as_soon_as_its_calls_took_what_it_costs(seconds: float, nodes: int) -> None:
-    cost = NODE_SECONDS * nodes
+    cost = LOAD_SECONDS + NODE_SECONDS * nodes
     enough = int(cost / SHARE / seconds) + 2
     done = simulated([(0, seconds)] * enough, [nodes])
     assert [function for function, _ in done.begun] == [0]
@@ -85,7 +85,7 @@ def test_one_function_is_begun_as_soon_as_its_calls_took_what_it_costs(seconds: 
 @given(st.integers(2, 8), st.floats(0.5, 1.0))
 def test_what_is_called_once_more_each_is_never_built(functions: int, part: float) -> None:
     """A function for each length, or for each trial: each by itself does not take what it costs."""
-    nodes, cost = 300, 300 * NODE_SECONDS
+    nodes, cost = 300, LOAD_SECONDS + 300 * NODE_SECONDS
     trace = [(function, part * 0.99 * cost / SHARE / 3) for function in range(functions) for _ in range(3)]
     assert simulated(trace, [nodes] * functions).loss == 0.0
 
@@ -100,6 +100,6 @@ def test_the_most_valuable_comes_first() -> None:
 
 def test_costs_are_learned() -> None:
     allowance, account = Allowance(), Account(1000)
-    before = allowance.cost(account)
-    allowance.end(account, allowance.begin(account), before / 4)
+    before = allowance.cost(account) - LOAD_SECONDS
+    allowance.end(account, allowance.begin(account), LOAD_SECONDS + before / 4)
     assert before / 4 < allowance.cost(account) < before

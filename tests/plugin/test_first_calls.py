@@ -17,7 +17,7 @@ from tf_stitch.config import load_config
 from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.allowance import NODE_SECONDS
+from tf_stitch.plugin.allowance import LOAD_SECONDS, NODE_SECONDS
 from tf_stitch.plugin.callers_executor import EXECUTOR
 from tf_stitch.plugin.first_calls import ORIGINAL_CALLS, FirstCalls, Seconds
 from tf_stitch.plugin.other_instance import instantiate
@@ -100,7 +100,7 @@ def test_calls_that_take_as_long_as_kernels_cost_begin_them_and_the_first_does_n
     nodes = calls.first._function(calls.ctx, calls.name).account.nodes
     while not calls.work:
         calls()
-    assert len(calls.executors) - 1 == math.ceil(nodes / 0.7)
+    assert len(calls.executors) - 1 == math.ceil((LOAD_SECONDS / NODE_SECONDS + nodes) / 0.7)
     calls()
     assert len(calls.work) == 1
 

@@ -13,7 +13,9 @@ START_SECONDS = 0.25
 """Processor time that may be spent before any call has been timed, and by which estimates may be too low."""
 SHARE = 1.0
 """The share of the time of calls that may be spent."""
-NODE_SECONDS = 0.004
+LOAD_SECONDS = 1.0
+"""Estimate for loading what rewrites graphs, which the first function pays."""
+NODE_SECONDS = 0.005
 """Estimate for a node of a function, before this process has built one: rewriting, planning and compiling."""
 _TRUSTED_NODES = 500
 """Nodes whose measured costs weigh as much as NODE_SECONDS."""
@@ -54,8 +56,10 @@ class Allowance:
 
     def cost(self, account: Account) -> float:
         """Estimated seconds of processor time for a function's kernels."""
-        per_node = (NODE_SECONDS * _TRUSTED_NODES + self.spent) / (_TRUSTED_NODES + self._built_nodes)
-        return account.nodes * per_node
+        if not self._built_nodes:
+            return LOAD_SECONDS + account.nodes * NODE_SECONDS
+        building = max(self.spent - LOAD_SECONDS, 0.0)
+        return account.nodes * (NODE_SECONDS * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
 
     def covers(self, account: Account) -> bool:
         """Whether the kernels of a function may be begun."""
