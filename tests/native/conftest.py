@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
+import math
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -162,7 +163,7 @@ def regions(library: OpLibrary) -> Regions:
 @pytest.fixture
 def check(regions: Regions) -> Iterator[None]:
     """Regions are timed against their own nodes, series following each other at once."""
-    regions.library.enable_profitability_check(True, apart=0)
+    regions.library.enable_profitability_check(True, apart=0, share=math.inf)
     yield
     regions.library.enable_profitability_check(False)
 

@@ -45,7 +45,7 @@ def slower_regions(model: Model, rewritings: Sequence[Rewriting], kernels: Kerne
     keep, words = _words(kernels)
     recorder = Recorder([own for r in rewritings for own in r.fallbacks], words)
     recorder.connect(library)
-    library.enable_profitability_check(True, apart=0)
+    library.enable_profitability_check(True, apart=0, share=math.inf)
     try:
         with loaded_draft(model, rewritten(model, rewritings, recorder.first), scratch) as draft:
             _run(draft, recorder, cases, signatures)

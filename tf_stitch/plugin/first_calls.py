@@ -17,8 +17,9 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import tensorflow as tf
 from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.interruption import Interrupted
@@ -26,11 +27,12 @@ from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.allowance import SHARE, Account, Allowance
 from tf_stitch.plugin.callers_executor import EXECUTOR, Call, call_with
 from tf_stitch.plugin.function_definition import FunctionDefinition
-from tf_stitch.plugin.other_instance import Arguments, InstanceCall
+from tf_stitch.plugin.other_instance import Arguments
 from tf_stitch.plugin.waiting import may_wait
 
 ORIGINAL_CALLS = 3
 """Calls of a known function that run TensorFlow's graph, at least."""
+T = TypeVar("T")
 _MOST_FUNCTIONS = 1000
 """That are kept before those that TensorFlow has removed are looked for."""
 
@@ -51,11 +53,29 @@ class Seconds:
     compilers: float
 
 
+class RepeatedCall(Protocol):
+    """A call that makes the other instance, and runs nothing."""
+
+    def __call__(self) -> None: ...
+
+    @property
+    def is_wanted(self) -> bool: ...
+
+
+class Repeatable(Protocol):
+    """What a call was made with."""
+
+    def call(self) -> RepeatedCall | None: ...
+
+
 @dataclass(eq=False)
-class _Function:
-    """One whose first calls run TensorFlow's graph.
+class Unbuilt:
+    """A function, or runs of a session, whose first calls run TensorFlow's graph.
 
     Attributes:
+        name: unique in the process.
+        graph: as the graph hook calls it.
+        key: what it computes, as hex digits.
         account: what its calls took.
         change: the call that kernels compute first, of a function that an earlier process has built; None: it is
             unknown, and the clock decides.
@@ -65,11 +85,13 @@ class _Function:
         settled: nothing goes on any more: it is `built`, or `given_up`, or the program ends.
     """
 
+    name: bytes
+    graph: str
     key: str
     account: Account
     change: int | None = None
     calls: int = 0
-    arguments: Arguments | None = None
+    arguments: Repeatable | None = None
     preparing: bool = False
     built: bool = False
     given_up: bool = False
@@ -99,7 +121,7 @@ class FirstCalls:
         self._submit, self._load, self._build, self._failed, self._known = submit, load, build, failed, known
         self._spent, self._allowance = spent, Allowance()
         self._patience, self._on_gpus, self._at_once = patience or None, on_gpus, at_once
-        self._functions: dict[bytes, _Function] = {}
+        self._functions: dict[bytes, Unbuilt] = {}
         self._ready: set[bytes] = set()
         self._left: dict[str, bool] = {}  # graphs of first calls -> whether the clock decides
         self._unfinished: dict[str, tuple[str, int]] = {}  # graphs whose sizes runs show -> what is kept of them
@@ -107,6 +129,11 @@ class FirstCalls:
 
     def _start(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
+
+    @property
+    def waits_here(self) -> bool:
+        """Whether anything waits on this machine."""
+        return not self._at_once and (self._on_gpus or not tf.config.list_physical_devices("GPU"))
 
     def is_over(self, name: bytes) -> bool:
         """Whether calls of a function ask for our executor."""
@@ -145,26 +172,45 @@ class FirstCalls:
         function = self._function(ctx, name)
         if function is None:
             return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
+
+        def plain() -> Any:
+            with graph_hook.left_alone(name.decode()):
+                return original(ctx, name, inputs, outputs)
+
+        return self.run(function, plain, lambda: call_with(original, ctx, EXECUTOR, name, inputs, outputs),
+                        lambda: Arguments(ctx, name, inputs, outputs))
+
+    def run(self, function: Unbuilt, plain: Callable[[], T], stitched: Callable[[], T],
+            arguments: Callable[[], Repeatable]) -> T:
+        """A call of what is waiting: `plain` runs TensorFlow's graph, `stitched` ours.
+
+        Args:
+            arguments: what this call is made with.
+        """
         with self._lock:
             function.calls += 1
             calls = function.calls
         if calls == 2:  # what is called once asks nothing of the disk
             function.change = self._known.recall(function.key)
-            self._left[name.decode()] = function.change is None
+            self._left[function.graph] = function.change is None
         begins = function.change is not None and calls >= function.change // 2 and not function.preparing
         if begins or (calls > 1 and calls & (calls - 1) == 0):  # of some calls: it takes time
-            function.arguments = Arguments(ctx, name, inputs, outputs)
+            function.arguments = arguments()
         if begins:
             self._begin(function)
-        if function.change is not None and calls >= function.change and self._change_over(name, function):
-            return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
+        if function.change is not None and calls >= function.change and self._change_over(function):
+            return stitched()
         start = time.perf_counter()
-        with graph_hook.left_alone(name.decode()):
-            result = original(ctx, name, inputs, outputs)
+        result = plain()
         if calls > 1 and self._took(function, time.perf_counter() - start):  # the first one makes the graph
-            function.arguments = Arguments(ctx, name, inputs, outputs)
+            function.arguments = arguments()
             self._begin_most_valuable()
         return result
+
+    def add(self, function: Unbuilt) -> None:
+        """What waits beside functions: runs of a session."""
+        with self._lock:
+            self._functions[function.name] = function
 
     def finish(self, seconds: float) -> bool:
         """Has the functions built that were called again, and waits for them, this many seconds at most; their next
@@ -188,7 +234,7 @@ class FirstCalls:
                 if self._known.recall(key) is None:
                     self._known.add(key, call)
 
-    def _function(self, ctx: Context, name: bytes) -> _Function | None:
+    def _function(self, ctx: Context, name: bytes) -> Unbuilt | None:
         """None for one that is stitched at once."""
         function = self._functions.get(name)
         if function is not None:
@@ -204,8 +250,9 @@ class FirstCalls:
             return None
         with self._lock:
             self._forget()
-            function = self._functions.setdefault(name, _Function(key, Account(sum(1 for _ in definition.nodes()))))
-            self._left.setdefault(name.decode(), True)
+            nodes = sum(1 for _ in definition.nodes())
+            function = self._functions.setdefault(name, Unbuilt(name, name.decode(), key, Account(nodes)))
+            self._left.setdefault(function.graph, True)
             return function
 
     def _may_wait(self, ctx: Context, name: bytes) -> FunctionDefinition | None:
@@ -230,14 +277,14 @@ class FirstCalls:
             if function.built:
                 function.settled.set()
 
-    def _change_over(self, name: bytes, function: _Function) -> bool:
+    def _change_over(self, function: Unbuilt) -> bool:
         """Waits for the kernels of a known function. Whether they are there."""
         if not function.settled.wait(self._patience):
             with self._lock:
                 if not function.built:  # from now on the clock decides
-                    function.change, self._left[name.decode()] = None, True
+                    function.change, self._left[function.graph] = None, True
         if function.built:
-            self._over(name)
+            self._over(function.name)
         return function.built
 
     def _over(self, name: bytes) -> None:
@@ -245,7 +292,7 @@ class FirstCalls:
             self._ready.add(name)
             self._functions.pop(name, None)
 
-    def _took(self, function: _Function, seconds: float) -> bool:
+    def _took(self, function: Unbuilt, seconds: float) -> bool:
         """A call by TensorFlow's graph is over. Whether kernels have been earned, and are to be begun."""
         with self._lock:
             self._allowance.earn(function.account, seconds)
@@ -262,7 +309,7 @@ class FirstCalls:
         if account is not None:
             self._begin(waiting[account])
 
-    def _begin(self, function: _Function) -> None:
+    def _begin(self, function: Unbuilt) -> None:
         """Has a function prepared that was called again, once; later if what it was called with is gone."""
         call = None if function.arguments is None else function.arguments.call()
         with self._lock:
@@ -272,7 +319,7 @@ class FirstCalls:
         if not self._submit(partial(self._prepare, function, call)):
             function.settled.set()  # the program ends
 
-    def _prepare(self, function: _Function, call: InstanceCall) -> None:
+    def _prepare(self, function: Unbuilt, call: RepeatedCall) -> None:
         """In the background: makes the other instance and its kernels, and enters what that took."""
         with self._lock:
             reserved = self._allowance.begin(function.account)
@@ -283,17 +330,16 @@ class FirstCalls:
         with self._lock:
             self._allowance.end(function.account, reserved, python + after.compilers - before.compilers)
         if complete is not None:
-            self._keep(call.name, function, complete, python)
+            self._keep(function, complete, python)
         self._begin_most_valuable()
 
-    def _built(self, function: _Function, call: InstanceCall) -> bool | None:
+    def _built(self, function: Unbuilt, call: RepeatedCall) -> bool | None:
         """Whether all kernels are there, or some only when runs show their sizes; None: the function is as before."""
-        name = call.name.decode()
         try:
             if not self._load():
                 raise CancelledError
             call()
-            return self._build(name)
+            return self._build(function.graph)
         except Interrupted:  # a later call begins it again
             function.preparing = False
         except CancelledError:  # the program ends
@@ -302,10 +348,10 @@ class FirstCalls:
             function.given_up = True
             function.settled.set()
             if call.is_wanted:
-                self._failed(name, error)
+                self._failed(function.name.decode(), error)
         return None
 
-    def _keep(self, name: bytes, function: _Function, complete: bool, python: float) -> None:
+    def _keep(self, function: Unbuilt, complete: bool, python: float) -> None:
         """Has calls ask for our executor.
 
         Args:
@@ -320,10 +366,10 @@ class FirstCalls:
             if complete:
                 self._known.add(*kept)
             else:
-                self._unfinished[name.decode()] = kept
+                self._unfinished[function.name.decode()] = kept
         function.settled.set()
         if change is None:
-            self._over(name)
+            self._over(function.name)
 
 
 def _change_over(account: Account, seconds: float) -> int:
