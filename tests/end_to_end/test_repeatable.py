@@ -37,8 +37,8 @@ def test_the_form_changes_once_and_then_never(forked: Runner, cache: Path) -> No
     assert result(first)["results"] == 1 + gave_way
     assert ("TensorFlow's own ops run from now on" in first.said()) == gave_way
     [region] = first.report["regions"]
-    series = [6 * n for n in range(1, 7)]  # one to warm up, and five pairs; three where all say the same
-    assert region["shadow_runs"] in (series[-1:] if gave_way else [4, *series])
+    series = [6 * n for n in range(1, 7)]  # one to warm up, and five pairs; three where all say the same, one by far
+    assert region["shadow_runs"] in (series[-1:] if gave_way else [2, 4, *series])
     assert region["runs"] + region["preferred_fallback_runs"] == result(first)["calls"]
 
     second = forked(SAME_CALL, 2, TF_STITCH_CACHE=str(cache))

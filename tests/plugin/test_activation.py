@@ -26,7 +26,7 @@ PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __i
 TOY_SESSION = """
 import sys, types
 class Session:
-    def __init__(self, config, native, process):
+    def __init__(self, config, native, process, first_calls=None):
         self.rewrites = 0
         print("session", config.strict, native is not None)
     def rewrite(self, item):

@@ -103,3 +103,14 @@ def test_costs_are_learned() -> None:
     before = allowance.cost(account) - LOAD_SECONDS
     allowance.end(account, allowance.begin(account), LOAD_SECONDS + before / 4)
     assert before / 4 < allowance.cost(account) < before
+
+
+def test_after_an_estimate_that_was_too_low_all_is_earned_before_the_next_begins() -> None:
+    allowance, first, second = Allowance(), Account(1000), Account(1)
+    allowance.earn(first, allowance.cost(first) / SHARE)
+    took = 10 * allowance.cost(first)
+    allowance.end(first, allowance.begin(first), took)
+    allowance.earn(second, allowance.cost(second) / SHARE)
+    assert not allowance.covers(second)
+    allowance.earn(second, took / SHARE)
+    assert allowance.covers(second)
