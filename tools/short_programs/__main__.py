@@ -54,7 +54,8 @@ def run(program: str, turn: int, form: str, cache: Path) -> Row:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, stderr=text[-2000:])
     lines = [line for line in text.splitlines() if line.startswith("[tf_stitch]")]
-    row = Row(program, turn, form, round(usage.ru_utime + usage.ru_stime, 3), round(wall, 3), "; ".join(lines))
+    row = Row(program, turn, form, round(usage.ru_utime + usage.ru_stime, 3), round(wall, 3), commit(),
+              "; ".join(lines))
     print(row, flush=True)
     return row
 
@@ -74,19 +75,21 @@ def turns(program: str) -> Iterator[Row]:
 def main(_: Sequence[str]) -> None:
     path = Path(_ROWS.value)
     kept = [row for row in read(path.read_text()) if row.program not in _ONLY.value] if path.exists() else []
-    rows = kept + [row for program in _ONLY.value for row in turns(program)]
-    path.write_text(written(sorted(rows, key=lambda row: NAMES.index(row.program))))
+    for program in _ONLY.value:
+        kept += turns(program)
+        path.write_text(written(sorted(kept, key=lambda row: NAMES.index(row.program))))
     path.with_suffix(".md").write_text(page(read(path.read_text())))
 
 
 def page(rows: Sequence[Row]) -> str:
     """benchmarks/short_programs.md."""
-    machine = ", ".join(f"{name} {value}" for name, value in {"commit": commit(), **describe_cpu()}.items())
+    about = {"commits": ", ".join(sorted({row.commit for row in rows})), **describe_cpu()}
+    machine = ", ".join(f"{name} {value}" for name, value in about.items())
     return f"""\
 # What programs of seconds cost
 
 Programs of `tools/short_programs/programs.py`, on which nothing was tuned. Seconds are processor time of a whole
-process with all that it started, medians of {max(row.turn for row in rows) + 1} turns. A turn is three processes, one
+process with all that it started, medians over turns (a row of the file is one process). A turn is three processes, one
 after the other: TensorFlow alone; tf_stitch with a cache that holds its native libraries alone; with what that left.
 Ratios are medians of those in each turn. Other programs ran on the same cores, so seconds on the wall, and to a lesser
 degree processor seconds, have their share of noise.

@@ -24,7 +24,8 @@ class Row:
         form: one of FORMS: without tf_stitch, with a cache of native libraries alone, with what that run left.
         processor_s: seconds of processor time of the process and all that it started.
         wall_s: seconds on the wall.
-        said: the line at exit.
+        commit: of the tree that was run.
+        said: what tf_stitch said.
     """
 
     program: str
@@ -32,6 +33,7 @@ class Row:
     form: str
     processor_s: float
     wall_s: float
+    commit: str
     said: str = ""
 
 
@@ -47,7 +49,7 @@ def written(rows: Iterable[Row]) -> str:
 def read(text: str) -> list[Row]:
     """The rows of a CSV file."""
     return [Row(line["program"], int(line["turn"]), line["form"], float(line["processor_s"]), float(line["wall_s"]),
-                line["said"]) for line in csv.DictReader(io.StringIO(text))]
+                line["commit"], line["said"]) for line in csv.DictReader(io.StringIO(text))]
 
 
 def seconds(rows: Sequence[Row], program: str, form: str, wall: bool = False) -> float:
