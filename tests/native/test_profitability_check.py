@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import subprocess
 import threading
 import time
@@ -21,7 +20,7 @@ from tensorflow.python.framework import config as determinism
 
 from tests.native.conftest import COPY, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.graph.fallback.fallback_function import PARALLEL, WRITTEN
-from tf_stitch.native.bindings import IN_TURNS, Verdict
+from tf_stitch.native.bindings import IN_TURNS, UNLIMITED, Verdict
 from tf_stitch.native.build import SOURCE_DIR
 
 KERNELS = """
@@ -213,11 +212,11 @@ def test_series_are_apart(regions: Regions, kernel: Symbols) -> None:
                                subgraph=lambda _: definition(increment, SCALAR)) for _ in range(2))
     library = regions.library
     try:
-        library.enable_profitability_check(True, apart=3600, share=math.inf)
+        library.enable_profitability_check(True, apart=3600, share=UNLIMITED)
         repeated(regions, slow)
         assert outcome(regions, slow) is None
         assert library.region_shadows(slow) == 6  # one to warm up, five that were timed
-        library.enable_profitability_check(True, apart=0.2, share=math.inf)
+        library.enable_profitability_check(True, apart=0.2, share=UNLIMITED)
         start = time.monotonic()
         while outcome(regions, later) is None and time.monotonic() < start + 60:
             repeated(regions, later, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -105,7 +104,7 @@ def test_the_check_times_kernels_on_the_stream(regions: Regions, kernel: str, gi
     def run(x: tf.Tensor) -> tf.Tensor:
         return regions.call(region, [x])[0]
 
-    regions.library.enable_profitability_check(True, apart=0, share=math.inf)
+    regions.library.enable_profitability_check(True, apart=0, share=UNLIMITED)
     try:
         for i in range(250):
             np.testing.assert_array_equal(run(ramp() + float(i)), np.arange(8) + i + 1)

@@ -65,6 +65,8 @@ from tf_stitch.native.signatures import (
 
 SHADOW_SHARE = 0.02
 """A program may lose this share of its time to the check, at any moment."""
+UNLIMITED = 1e9
+"""A share that lets the check time whatever helps it to decide."""
 SERIES_APART = 0.5
 """Seconds. Simulated, of a region of 0.5 ms and a machine that disturbs one of the forms for 0.3 s at a time: one of
 eight that are faster by a tenth was given up after 30 pairs in a row, one of a hundred after six series of five."""
