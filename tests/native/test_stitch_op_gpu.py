@@ -17,6 +17,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import contiguous
 from tf_stitch.libraries.gemm import Gemm
 from tf_stitch.libraries.registry import code_of
+from tf_stitch.native.bindings import UNLIMITED
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
