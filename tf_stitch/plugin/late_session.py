@@ -84,7 +84,17 @@ class LateSession:
             self._session.not_held(function, error)
 
     def first_calls(self) -> FirstCalls | None:
-        """What first calls of functions run; None where each call is to run regions."""
+        """What first calls of functions run; None where each call is to run regions.
+
+        Raises:
+            Exception: as `get`, in strict mode, where nothing waits.
+        """
+        found = self._waiting_calls()
+        if found is None:
+            self.get()
+        return found
+
+    def _waiting_calls(self) -> FirstCalls | None:
         config = self._config
         if self._failed or config.async_builds == "1" or not calls_may_change(config, self._native):
             return None
@@ -153,7 +163,7 @@ class LateSession:
     def _made(self) -> Session:
         from tf_stitch.plugin.session import Session
 
-        session = Session(self._config, self._native, self._process, self.first_calls())
+        session = Session(self._config, self._native, self._process, self._waiting_calls())
         if self._native is not None:
             self._native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
                                        session.profitability, session.labels, session.lifetimes.left, TOKEN,
