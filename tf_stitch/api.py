@@ -94,7 +94,8 @@ def wait(seconds: float = 600.0) -> bool:
     """Waits until functions that were called twice or more are stitched, and until nothing is built any more.
 
     Their next calls run kernels, and wait for those that they lack because sizes are new. For programs that time
-    themselves; others need not wait. A function is stitched beside its second call and those after it.
+    themselves; others need not wait: a function is stitched in the background once its calls have taken as long as that
+    is estimated to cost.
 
     Args:
         seconds: to wait at most.

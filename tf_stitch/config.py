@@ -278,8 +278,8 @@ VARIABLES: Mapping[str, Variable] = {
                                        "1 starts kernels of CUDA graphs before those they wait for have ended"),
     "TF_STITCH_ASYNC": Variable("async_builds", *_choice("auto", "0", "1", "graph"),
                                 "what runs while kernels are built: 0: nothing, steps wait; 1: TensorFlow's own ops "
-                                "of each region; graph: of a function that writes variables TensorFlow's own graph, "
-                                "which is rewritten meanwhile; auto: graph on CPUs, 0 on GPUs"),
+                                "of each region; graph: TensorFlow's own graph of a function, until its calls have "
+                                "taken as long as kernels cost; auto: graph on CPUs, 0 on GPUs"),
     "TF_STITCH_FIRST_STEP_SECONDS": Variable("first_step_seconds", "seconds, from 0 and below 3600", _budget,
                                              "how long the steps of one graph wait for kernels altogether, before "
                                              "TensorFlow's own ops run until the background has built them; 0: as "

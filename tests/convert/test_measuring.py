@@ -95,7 +95,7 @@ def test_regions_that_lose_over_their_shapes_are_given_up(verdicts: dict[Any, Ve
     calls: list[str] = []
     library = SimpleNamespace(
         calls=calls, clear_callbacks=lambda: calls.append("clear"),
-        enable_profitability_check=lambda on, apart=None: calls.append(f"check {on}"))
+        enable_profitability_check=lambda on, apart=None, share=None: calls.append(f"check {on}"))
     monkeypatch.setattr(measuring, "Recorder", Fake)
     monkeypatch.setattr(measuring, "_words", lambda kernels: ([], {}))
     monkeypatch.setattr(measuring, "rewritten", lambda *_: None)

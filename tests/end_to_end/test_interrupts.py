@@ -253,8 +253,9 @@ def test_the_program_ends_during_builds(start: Start, cache: Path, tmp_path: Pat
                                         ) -> None:
     """Of a thread that nobody waits for, and in the background, awaited and not."""
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
-        program = start(PROGRAMS / "leaves_while_building.py", PATH=path, TF_STITCH_CACHE=str(cache),
-                        TF_STITCH_ASYNC=asynchronous, TF_STITCH_FIRST_STEP_SECONDS=seconds, BEGUN=str(begun))
+        program = start(PROGRAMS / "earned_at_once.py", PROGRAMS / "leaves_while_building.py", PATH=path,
+                        TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC=asynchronous,
+                        TF_STITCH_FIRST_STEP_SECONDS=seconds, BEGUN=str(begun))
         wait_for(begun)
         left = program.said("left")
         assert program.said("[tf_stitch]") - left < SECONDS
@@ -291,8 +292,8 @@ print("stitched", flush=True)
                                           f'sleep {SLEEP});; esac\nexec {real} "$@"\n')
     (tmp_path / "bin" / "gcc").chmod(0o755)
     (tmp_path / "program.py").write_text(source)
-    program = start(tmp_path / "program.py", PATH=f"{tmp_path}/bin:{os.environ['PATH']}", TF_STITCH_CACHE=str(cache),
-                    TF_STITCH_ASYNC="auto")
+    program = start(PROGRAMS / "earned_at_once.py", tmp_path / "program.py",
+                    PATH=f"{tmp_path}/bin:{os.environ['PATH']}", TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="auto")
     wait_for(begun)
     pressed = program.interrupt()
     assert program.said("interrupted") - pressed < SECONDS

@@ -24,7 +24,8 @@ def plain(forked: Runner) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=["check", "no check"])
 def stitched(request: pytest.FixtureRequest, forked: Runner) -> Run:
-    done = forked(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "check")), **PRECISE)
+    programs = (PROGRAMS / "timed_at_once.py", PROGRAM) if request.param == "check" else (PROGRAM,)
+    done = forked(*programs, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "check")), **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.reasons() == ""
     checked = (done.report or {})["profitability"]

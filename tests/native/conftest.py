@@ -15,7 +15,7 @@ import pytest
 
 from tf_stitch.config import load_config
 from tf_stitch.errors import StitchError
-from tf_stitch.native.bindings import DeviceMemory, OpLibrary, Verdict, load_op
+from tf_stitch.native.bindings import UNLIMITED, DeviceMemory, OpLibrary, Verdict, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.placement.executable_format import ABI_VERSION, Space, StepCode
@@ -162,7 +162,7 @@ def regions(library: OpLibrary) -> Regions:
 @pytest.fixture
 def check(regions: Regions) -> Iterator[None]:
     """Regions are timed against their own nodes, series following each other at once."""
-    regions.library.enable_profitability_check(True, apart=0)
+    regions.library.enable_profitability_check(True, apart=0, share=UNLIMITED)
     yield
     regions.library.enable_profitability_check(False)
 

@@ -88,7 +88,7 @@ void Decides(const char* title, const std::vector<float>& stitched, const std::v
 }
 
 void Run() {
-  EnableProfitabilityCheck(true, 0);
+  EnableProfitabilityCheck(true, 0, 1e18);
   Calls("a few calls", 4);
   Calls("not decided", 12);
   Calls("decided", 100);

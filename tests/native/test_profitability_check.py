@@ -20,7 +20,7 @@ from tensorflow.python.framework import config as determinism
 
 from tests.native.conftest import COPY, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.graph.fallback.fallback_function import PARALLEL, WRITTEN
-from tf_stitch.native.bindings import IN_TURNS, Verdict
+from tf_stitch.native.bindings import IN_TURNS, UNLIMITED, Verdict
 from tf_stitch.native.build import SOURCE_DIR
 
 KERNELS = """
@@ -31,11 +31,11 @@ int slow(const tfs_env* env, void* const* a) { nap(); return fast(env, a); }
 int update(const tfs_env* env, void* const* a) { *(float*)a[0] += 1; return 0; }
 int slow_update(const tfs_env* env, void* const* a) { nap(); *(float*)a[0] += 1; return 0; }
 static int slow_but(int fast_ones, int run, const tfs_env* env, void* const* a) {  // every other run is timed
-  if (run / 2 % 10 >= fast_ones) nap();
+  if (run / 2 % 10 < 10 - fast_ones) nap();
   return fast(env, a);
 }
 int seldom_fast(const tfs_env* env, void* const* a) { static int runs; return slow_but(2, runs++, env, a); }
-int at_times_fast(const tfs_env* env, void* const* a) { static int runs; return slow_but(3, runs++, env, a); }
+int at_times_fast(const tfs_env* env, void* const* a) { static int runs; return slow_but(4, runs++, env, a); }
 int broken(const tfs_env* env, void* const* a) { return 7; }
 """
 KEPT = 45
@@ -212,11 +212,11 @@ def test_series_are_apart(regions: Regions, kernel: Symbols) -> None:
                                subgraph=lambda _: definition(increment, SCALAR)) for _ in range(2))
     library = regions.library
     try:
-        library.enable_profitability_check(True, apart=3600)
+        library.enable_profitability_check(True, apart=3600, share=UNLIMITED)
         repeated(regions, slow)
         assert outcome(regions, slow) is None
         assert library.region_shadows(slow) == 6  # one to warm up, five that were timed
-        library.enable_profitability_check(True, apart=0.2)
+        library.enable_profitability_check(True, apart=0.2, share=UNLIMITED)
         start = time.monotonic()
         while outcome(regions, later) is None and time.monotonic() < start + 60:
             repeated(regions, later, 1)
@@ -224,6 +224,32 @@ def test_series_are_apart(regions: Regions, kernel: Symbols) -> None:
         assert time.monotonic() > start + 5 * 0.2
     finally:
         library.enable_profitability_check(False)
+
+
+def test_what_runs_in_the_shadow_takes_its_share_at_most(regions: Regions, kernel: Symbols) -> None:
+    """Of all regions together."""
+    function = definition(nap, tf.TensorSpec(None, tf.float32))
+    both = [regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: function) for _ in range(2)]
+    library, share = regions.library, 0.2
+    try:
+        library.enable_profitability_check(True, apart=0, share=share)
+        start, shadows = time.monotonic(), 0
+        while min(map(library.region_shadows, both)) < 3:
+            for region in both:
+                repeated(regions, region, 1)
+            shadows = sum(map(library.region_shadows, both))
+            assert time.monotonic() < start + 60
+        took = time.monotonic() - start
+        least = min(_seconds(lambda: nap(tf.constant(1.0))) for _ in range(5))
+        assert shadows * least <= 1.5 * share * took
+    finally:
+        library.enable_profitability_check(False)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, check: None) -> None:
@@ -234,7 +260,7 @@ def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, check: None) -> 
     decided = outcome(regions, region)
     assert not decided.prefers_fallback
     assert decided.stitched_us < decided.fallback_us
-    assert regions.library.region_shadows(region) == 4  # one to warm up, three that all took longer
+    assert regions.library.region_shadows(region) == 2  # one to warm up, one that took more than twice as long
     assert float(run(tf.constant([7.0]))[0]) == 8.0  # what was instantiated for them is gone, but can come back
     assert regions.library.region_fallbacks(region) == 1
 

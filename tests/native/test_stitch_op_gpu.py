@@ -17,6 +17,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import contiguous
 from tf_stitch.libraries.gemm import Gemm
 from tf_stitch.libraries.registry import code_of
+from tf_stitch.native.bindings import UNLIMITED
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
@@ -104,7 +105,7 @@ def test_the_check_times_kernels_on_the_stream(regions: Regions, kernel: str, gi
     def run(x: tf.Tensor) -> tf.Tensor:
         return regions.call(region, [x])[0]
 
-    regions.library.enable_profitability_check(True, apart=0)
+    regions.library.enable_profitability_check(True, apart=0, share=UNLIMITED)
     try:
         for i in range(250):
             np.testing.assert_array_equal(run(ramp() + float(i)), np.arange(8) + i + 1)

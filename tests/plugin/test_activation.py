@@ -26,7 +26,7 @@ PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __i
 TOY_SESSION = """
 import sys, types
 class Session:
-    def __init__(self, config, native, process):
+    def __init__(self, config, native, process, first_calls=None):
         self.rewrites = 0
         print("session", config.strict, native is not None)
     def rewrite(self, item):
@@ -90,7 +90,7 @@ def test_setup_writes_that_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_active_from_start_to_end() -> None:
     # Looking TensorFlow up before importing it, as some libraries do, must not use the hook up.
     look_up = "import importlib.util; importlib.util.find_spec('tensorflow')\n"
-    result = run(TOY_SESSION + START + look_up + RUN, TF_STITCH="1")
+    result = run(TOY_SESSION + START + look_up + RUN, TF_STITCH="1", TF_STITCH_ASYNC="0")
     assert result.returncode == 0, result.stderr
     assert result.stdout.split("\n")[:2] == ["session False True", "closed True"]
 
@@ -123,7 +123,7 @@ def test_wrong_variable_ends_the_program(name: str, value: str) -> None:
 
 def test_a_failure_leaves_tensorflow_alone(forked: Run) -> None:
     broken = TOY_SESSION + "def broken(*_): raise RuntimeError('no luck')\nmodule.Session = broken\n" + START
-    result = forked(broken + RUN + "print('went on')", TF_STITCH="1")
+    result = forked(broken + RUN + "print('went on')", TF_STITCH="1", TF_STITCH_ASYNC="0")
     assert result.stdout.strip() == "went on"
     assert "[tf_stitch] disabled, TensorFlow runs this program alone: no luck" in result.stderr
     result = forked(broken + RUN, TF_STITCH="strict")
@@ -167,7 +167,7 @@ def test_without_the_native_op_tensorflow_runs_the_program(forked: Run, tmp_path
 def test_python_m(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TOY_SESSION + RUN + "import sys; print(__name__, sys.argv[1:])")
-    result = run("", "-m", "tf_stitch", str(script), "--flag", TF_STITCH="1")
+    result = run("", "-m", "tf_stitch", str(script), "--flag", TF_STITCH="1", TF_STITCH_ASYNC="0")
     assert result.stdout.split("\n")[:3] == ["session False True", "__main__ ['--flag']", "closed True"], result.stderr
     assert run("", "-m", "tf_stitch").returncode == 1
     assert "usage" in run("", "-m", "tf_stitch").stderr

@@ -19,21 +19,21 @@ def known(config: StitchConfig) -> KnownFunctions:
 
 def test_later_processes_know_what_was_built(tmp_path: Path) -> None:
     config = StitchConfig(cache_dir=tmp_path)
-    known(config).add("a")
-    assert "a" in known(config)
-    assert "b" not in known(config)
-    assert "a" not in known(replace(config, planner="greedy"))
+    known(config).add("a", 7)
+    assert known(config).recall("a") == 7
+    assert known(config).recall("b") is None
+    assert known(replace(config, planner="greedy")).recall("a") is None
 
 
 def test_a_folder_that_is_only_read_is_read(tmp_path: Path) -> None:
     config = StitchConfig(cache_dir=tmp_path)
-    known(config).add("a")
+    known(config).add("a", 7)
     folder = tmp_path / "functions"
     folder.chmod(0o500)
     try:
         later = known(config)
-        later.add("b")
-        assert "a" in later
+        later.add("b", 9)
+        assert later.recall("a") == 7
     finally:
         folder.chmod(0o700)
 
@@ -44,6 +44,6 @@ def test_why_keys_are_not_kept_is_noted(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("tf_stitch.runtime.kernel_cache._store", full)
     cache = KernelCache(tmp_path / "functions")
-    KnownFunctions(StitchConfig(cache_dir=tmp_path), cache).add("a")
+    KnownFunctions(StitchConfig(cache_dir=tmp_path), cache).add("a", 7)
     assert cache.problem is not None
     assert "No space left" in cache.problem

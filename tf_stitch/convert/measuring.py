@@ -20,7 +20,7 @@ from tf_stitch.convert.saved_model import Model, Signature
 from tf_stitch.convert.targets import own_level
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.jit.shape_family import Shapes
-from tf_stitch.native.bindings import OpLibrary
+from tf_stitch.native.bindings import UNLIMITED, OpLibrary
 from tf_stitch.placement.executable import encode
 from tf_stitch.runtime.host_run import HostExecutable
 
@@ -45,7 +45,7 @@ def slower_regions(model: Model, rewritings: Sequence[Rewriting], kernels: Kerne
     keep, words = _words(kernels)
     recorder = Recorder([own for r in rewritings for own in r.fallbacks], words)
     recorder.connect(library)
-    library.enable_profitability_check(True, apart=0)
+    library.enable_profitability_check(True, apart=0, share=UNLIMITED)
     try:
         with loaded_draft(model, rewritten(model, rewritings, recorder.first), scratch) as draft:
             _run(draft, recorder, cases, signatures)

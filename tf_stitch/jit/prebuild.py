@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tf_stitch.compiler_run import beside_the_program
 from tf_stitch.errors import StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
-from tf_stitch.interruption import interrupt_all, interruptible, unhurried
+from tf_stitch.interruption import interrupt_all, interruptible
 from tf_stitch.ir.types import static_shape, substitute, unify
 
 MOST_AWAITED = 32
@@ -49,6 +49,8 @@ class Prebuilder:
         self._group_of: dict[int, int] = {}
         self._seen: set[tuple[object, ...]] = set()
         self._lock = threading.Lock()
+        self.seconds = 0.0
+        """Processor time of the threads so far."""
 
     def _start(self) -> None:
         self._process = os.getpid()
@@ -96,26 +98,26 @@ class Prebuilder:
             shapes = None if group is None else _shapes(self._groups[group][number], {})
         return None if shapes is None else self.submit(partial(self._build_beside, number, device, shapes, traits))
 
-    def beside(self, work: Callable[[], None]) -> bool:
-        """Does something in a thread of its own, which Ctrl-C does not interrupt. False if the program ends."""
-        self._restart_after_fork()
-        try:
-            self._awaited.submit(_unhurried, work)
-        except RuntimeError:  # no more threads
-            return False
-        return True
-
     def submit(self, build: Callable[[], T], awaited: bool = False) -> Future[T] | None:
         """Runs `build` beside the program, after what was submitted before, or at once if somebody waits for it. None
         if the program ends."""
         self._restart_after_fork()
         try:
-            future = (self._awaited if awaited else self._pool).submit(_interruptibly, build)
+            future = (self._awaited if awaited else self._pool).submit(self._timed, build)
         except RuntimeError:  # no more threads
             return None
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)
         return future
+
+    def _timed(self, build: Callable[[], T]) -> T:
+        start = time.thread_time()
+        try:
+            with interruptible():
+                return build()
+        finally:
+            with self._lock:
+                self.seconds += time.thread_time() - start
 
     def _restart_after_fork(self) -> None:
         if os.getpid() != self._process:  # without its parent's threads
@@ -154,14 +156,6 @@ class Prebuilder:
         interrupt_all()
 
 
-def _unhurried(work: Callable[[], None]) -> None:
-    with unhurried():
-        work()
-
-
-def _interruptibly(build: Callable[[], T]) -> T:
-    with interruptible():
-        return build()
 
 
 def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

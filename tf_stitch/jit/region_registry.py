@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from dataclasses import replace
@@ -205,9 +205,10 @@ class RegionRegistry:
         """Whether the program ends, and nobody waits for what is done beside it."""
         return self._prebuilder.stopping
 
-    def beside(self, work: Callable[[], None]) -> bool:
-        """Does something in a thread of its own. False if the program ends."""
-        return self._prebuilder.beside(work)
+    @property
+    def building_seconds(self) -> float:
+        """Processor time of threads that build regions in the background, without that of compilers."""
+        return self._prebuilder.seconds
 
     def build_later(self, number: int, device: int, key: Key, budget: BuildBudget | None = None) -> Built:
         """As build, but in the background unless the program ends; while `budget` lasts it is waited for, and

@@ -63,6 +63,10 @@ from tf_stitch.native.signatures import (
     declare,
 )
 
+SHADOW_SHARE = 0.02
+"""A program may lose this share of its time to the check, at any moment."""
+UNLIMITED = 1e9
+"""A share that lets the check time whatever helps it to decide."""
 SERIES_APART = 0.5
 """Seconds. Simulated, of a region of 0.5 ms and a machine that disturbs one of the forms for 0.3 s at a time: one of
 eight that are faster by a tenth was given up after 30 pairs in a row, one of a hundred after six series of five."""
@@ -400,13 +404,15 @@ class OpLibrary:
         """How often the TensorFlow nodes of `region` ran beside its kernels, to time them; results were dropped."""
         return int(self._library.tfs_region_shadows(region))
 
-    def enable_profitability_check(self, enabled: bool, apart: float = SERIES_APART) -> None:
+    def enable_profitability_check(self, enabled: bool, apart: float = SERIES_APART, share: float = SHADOW_SHARE
+                                   ) -> None:
         """Whether regions that have not decided yet time their two forms.
 
         Args:
             apart: seconds from one series of timed calls to the next, at least.
+            share: of the program's time, what TensorFlow's nodes may take that run to be timed, in all regions.
         """
-        self._library.tfs_enable_profitability_check(enabled, round(apart * 1e9))
+        self._library.tfs_enable_profitability_check(enabled, round(apart * 1e9), share)
 
     def fail_allocation(self, after: int) -> None:
         """Lets an allocation of kernels fail once, after this many that succeed; negative: none. For tests."""

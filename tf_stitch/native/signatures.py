@@ -43,7 +43,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_region_kernels": (c.c_int32, [c.c_int64]),
         "tfs_release_handles": (None, [c.c_int64, c.c_int64]),
         "tfs_fallback_subgraph_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
-        "tfs_enable_profitability_check": (None, [c.c_int32, c.c_int64]),
+        "tfs_enable_profitability_check": (None, [c.c_int32, c.c_int64, c.c_double]),
         "tfs_visit_reasons": (None, [REASON_CALLBACK]),
         "tfs_region_preferred_fallbacks": (c.c_int64, [c.c_int64]),
         "tfs_region_shadows": (c.c_int64, [c.c_int64]),

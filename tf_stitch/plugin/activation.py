@@ -22,6 +22,7 @@ from tf_stitch.plugin import (
     known_optionals,
     own_devices,
     partial_runs,
+    session_runs,
 )
 from tf_stitch.plugin.held_variables import HeldVariables
 from tf_stitch.plugin.installed_tensorflow import check_version
@@ -79,6 +80,7 @@ def enable(config: StitchConfig | None = None) -> None:
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held,
                                    session.turns)
+            session_runs.wait_for_kernels(session.first_calls)
         known_optionals.answer_at_once()  # behind what makes copies that hold variables
 
 

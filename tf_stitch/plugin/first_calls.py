@@ -1,14 +1,15 @@
-"""First calls of a function run TensorFlow's own graph, while it is rewritten and its kernels are built beside them.
+"""First calls of a function run TensorFlow's own graph, until they have taken as long as kernels cost to build.
 
 TensorFlow makes an instance of a function for each executor that its calls ask for by name. First calls ask for none,
-and the graph hook leaves that instance alone. The second call begins another one beside the program, for our executor,
-by a call that is cancelled before it starts: TensorFlow optimizes the graph, which is rewritten, and runs nothing of
-it. Once the kernels are built, calls ask for our executor: of a function that an earlier process has built, from one
-call on that is the same in every run (docs/decisions/first_calls.md).
+and the graph hook leaves that instance alone. When calls have earned it (plugin/allowance.py), another one is made in
+the background, for our executor, by a call that is cancelled before it starts: TensorFlow optimizes the graph, which is
+rewritten, and runs nothing of it. Once the kernels are built, calls ask for our executor: of a function that an earlier
+process has built, from one call on that is the same in every run (docs/decisions/first_calls.md).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -16,22 +17,22 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
-from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.interruption import Interrupted
 from tf_stitch.plugin import graph_hook
+from tf_stitch.plugin.allowance import SHARE, Account, Allowance
 from tf_stitch.plugin.callers_executor import EXECUTOR, Call, call_with
 from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.other_instance import Arguments
 from tf_stitch.plugin.waiting import may_wait
 
 ORIGINAL_CALLS = 3
-"""Calls of a known function that run TensorFlow's graph: the kernels of all later ones are waited for. Its kernels are
-on disk, and rewriting the graph is beside the second and the third."""
+"""Calls of a known function that run TensorFlow's graph, at least."""
+T = TypeVar("T")
 _MOST_FUNCTIONS = 1000
 """That are kept before those that TensorFlow has removed are looked for."""
 
@@ -39,25 +40,58 @@ _MOST_FUNCTIONS = 1000
 class Known(Protocol):
     """Functions that processes have built (plugin/known_functions.py)."""
 
-    def __contains__(self, key: str) -> bool: ...
+    def recall(self, key: str) -> int | None: ...
 
-    def add(self, key: str) -> None: ...
+    def add(self, key: str, call: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Processor time so far of threads that build kernels, and of compilers that they started."""
+
+    python: float
+    compilers: float
+
+
+class RepeatedCall(Protocol):
+    """A call that makes the other instance, and runs nothing."""
+
+    def __call__(self) -> None: ...
+
+    @property
+    def is_wanted(self) -> bool: ...
+
+
+class Repeatable(Protocol):
+    """What a call was made with."""
+
+    def call(self) -> RepeatedCall | None: ...
 
 
 @dataclass(eq=False)
-class _Function:
-    """One whose first calls run TensorFlow's graph.
+class Unbuilt:
+    """A function, or runs of a session, whose first calls run TensorFlow's graph.
 
     Attributes:
-        known: an earlier process has built it, and the clock does not decide when it changes over.
+        name: unique in the process.
+        graph: as the graph hook calls it.
+        key: what it computes, as hex digits.
+        account: what its calls took.
+        change: the call that kernels compute first, of a function that an earlier process has built; None: it is
+            unknown, and the clock decides.
+        arguments: of a recent call.
         preparing: the other instance is being made, or is there.
         given_up: it stays TensorFlow's, or it is there no more.
         settled: nothing goes on any more: it is `built`, or `given_up`, or the program ends.
     """
 
+    name: bytes
+    graph: str
     key: str
-    known: bool
+    account: Account
+    change: int | None = None
     calls: int = 0
+    arguments: Repeatable | None = None
     preparing: bool = False
     built: bool = False
     given_up: bool = False
@@ -68,29 +102,38 @@ class FirstCalls:
     """Thread-safe.
 
     Args:
-        submit: runs work beside the program; False if the program ends.
+        submit: runs work in the background; False if the program ends.
+        load: loads what rewrites graphs. Whether it is there, and the program goes on.
         build: builds the kernels of a function's graph, as far as its sizes are known, and returns when they are there:
             whether that is all of them.
         failed: is told of a function that stays TensorFlow's, and why.
         known: functions that processes have built.
+        spent: what threads and compilers have taken that `build` runs.
         patience: seconds that calls of a known function wait for its kernels; 0 for as long as that takes.
         on_gpus: functions wait on machines with GPUs, too.
         at_once: none waits; later processes still know which are built.
     """
 
-    def __init__(self, submit: Callable[[Callable[[], None]], bool], build: Callable[[str], bool],
-                 failed: Callable[[str, Exception], None], known: Known, patience: float = 0, on_gpus: bool = False,
+    def __init__(self, submit: Callable[[Callable[[], None]], bool], load: Callable[[], bool],
+                 build: Callable[[str], bool], failed: Callable[[str, Exception], None], known: Known,
+                 spent: Callable[[], Seconds], patience: float = 0, on_gpus: bool = False,
                  at_once: bool = False) -> None:
-        self._submit, self._build, self._failed, self._known = submit, build, failed, known
+        self._submit, self._load, self._build, self._failed, self._known = submit, load, build, failed, known
+        self._spent, self._allowance = spent, Allowance()
         self._patience, self._on_gpus, self._at_once = patience or None, on_gpus, at_once
-        self._functions: dict[bytes, _Function] = {}
+        self._functions: dict[bytes, Unbuilt] = {}
         self._ready: set[bytes] = set()
         self._left: dict[str, bool] = {}  # graphs of first calls -> whether the clock decides
-        self._unfinished: dict[str, str] = {}  # graphs whose sizes runs show -> their keys
+        self._unfinished: dict[str, tuple[str, int]] = {}  # graphs whose sizes runs show -> what is kept of them
         self._start()
 
     def _start(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
+
+    @property
+    def waits_here(self) -> bool:
+        """Whether anything waits on this machine."""
+        return not self._at_once and (self._on_gpus or not tf.config.list_physical_devices("GPU"))
 
     def is_over(self, name: bytes) -> bool:
         """Whether calls of a function ask for our executor."""
@@ -129,24 +172,52 @@ class FirstCalls:
         function = self._function(ctx, name)
         if function is None:
             return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
+
+        def plain() -> Any:
+            with graph_hook.left_alone(name.decode()):
+                return original(ctx, name, inputs, outputs)
+
+        return self.run(function, plain, lambda: call_with(original, ctx, EXECUTOR, name, inputs, outputs),
+                        lambda: Arguments(ctx, name, inputs, outputs))
+
+    def run(self, function: Unbuilt, plain: Callable[[], T], stitched: Callable[[], T],
+            arguments: Callable[[], Repeatable]) -> T:
+        """A call of what is waiting: `plain` runs TensorFlow's graph, `stitched` ours.
+
+        Args:
+            arguments: what this call is made with.
+        """
         with self._lock:
             function.calls += 1
             calls = function.calls
-            begins = calls > 1 and not function.preparing
-            function.preparing |= begins
+        if calls == 2:  # what is called once asks nothing of the disk
+            function.change = self._known.recall(function.key)
+            self._left[function.graph] = function.change is None
+        begins = function.change is not None and calls >= function.change // 2 and not function.preparing
+        if begins or (calls > 1 and calls & (calls - 1) == 0):  # of some calls: it takes time
+            function.arguments = arguments()
         if begins:
-            attributes = ctx.function_call_options.as_attrs()
-            if not self._submit(partial(self._prepare, function, ctx, name, inputs, outputs, attributes)):
-                function.settled.set()  # the program ends
-        if function.known and calls > ORIGINAL_CALLS and self._change_over(name, function):
-            return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
-        with graph_hook.left_alone(name.decode()):
-            return original(ctx, name, inputs, outputs)
+            self._begin(function)
+        if function.change is not None and calls >= function.change and self._change_over(function):
+            return stitched()
+        start = time.perf_counter()
+        result = plain()
+        if calls > 1 and self._took(function, time.perf_counter() - start):  # the first one makes the graph
+            function.arguments = arguments()
+            self._begin_most_valuable()
+        return result
+
+    def add(self, function: Unbuilt) -> None:
+        """What waits beside functions: runs of a session."""
+        with self._lock:
+            self._functions[function.name] = function
 
     def finish(self, seconds: float) -> bool:
-        """Waits for the functions that were called again, this many seconds at most; their next calls ask for our
-        executor. Whether none is left."""
+        """Has the functions built that were called again, and waits for them, this many seconds at most; their next
+        calls ask for our executor. Whether none is left."""
         end = time.monotonic() + seconds
+        for function in list(self._functions.values()):
+            self._begin(function)
         for name, function in list(self._functions.items()):
             if function.preparing and function.settled.wait(max(0.0, end - time.monotonic())) and function.built:
                 self._over(name)
@@ -159,10 +230,11 @@ class FirstCalls:
             all_is_built: no kernels were being built, of sizes that runs showed either.
         """
         if all_is_built:
-            for key in self._unfinished.values():
-                self._known.add(key)
+            for key, call in self._unfinished.values():
+                if self._known.recall(key) is None:
+                    self._known.add(key, call)
 
-    def _function(self, ctx: Context, name: bytes) -> _Function | None:
+    def _function(self, ctx: Context, name: bytes) -> Unbuilt | None:
         """None for one that is stitched at once."""
         function = self._functions.get(name)
         if function is not None:
@@ -173,13 +245,14 @@ class FirstCalls:
             return None
         key = definition.key()
         if self._at_once:
-            self._unfinished[name.decode()] = key
+            self._unfinished[name.decode()] = key, ORIGINAL_CALLS + 1
             self._ready.add(name)
             return None
         with self._lock:
             self._forget()
-            function = self._functions.setdefault(name, _Function(key, key in self._known))
-            self._left[name.decode()] = not function.known
+            nodes = sum(1 for _ in definition.nodes())
+            function = self._functions.setdefault(name, Unbuilt(name, name.decode(), key, Account(nodes)))
+            self._left.setdefault(function.graph, True)
             return function
 
     def _may_wait(self, ctx: Context, name: bytes) -> FunctionDefinition | None:
@@ -204,14 +277,14 @@ class FirstCalls:
             if function.built:
                 function.settled.set()
 
-    def _change_over(self, name: bytes, function: _Function) -> bool:
+    def _change_over(self, function: Unbuilt) -> bool:
         """Waits for the kernels of a known function. Whether they are there."""
         if not function.settled.wait(self._patience):
             with self._lock:
                 if not function.built:  # from now on the clock decides
-                    function.known, self._left[name.decode()] = False, True
+                    function.change, self._left[function.graph] = None, True
         if function.built:
-            self._over(name)
+            self._over(function.name)
         return function.built
 
     def _over(self, name: bytes) -> None:
@@ -219,48 +292,88 @@ class FirstCalls:
             self._ready.add(name)
             self._functions.pop(name, None)
 
-    def _prepare(self, function: _Function, ctx: Context, name: bytes, *call: Any) -> None:
+    def _took(self, function: Unbuilt, seconds: float) -> bool:
+        """A call by TensorFlow's graph is over. Whether kernels have been earned, and are to be begun."""
+        with self._lock:
+            self._allowance.earn(function.account, seconds)
+            return function.change is None and not function.preparing and self._allowance.covers(function.account)
+
+    def _begin_most_valuable(self) -> None:
+        """Begins the function whose calls took longest of those that have earned it, unless one is being prepared."""
+        with self._lock:
+            if any(one.preparing and not one.settled.is_set() for one in self._functions.values()):
+                return
+            waiting = {one.account: one for one in self._functions.values()
+                       if one.arguments is not None and one.change is None and not one.preparing}
+            account = self._allowance.most_valuable(waiting)
+        if account is not None:
+            self._begin(waiting[account])
+
+    def _begin(self, function: Unbuilt) -> None:
+        """Has a function prepared that was called again, once; later if what it was called with is gone."""
+        call = None if function.arguments is None else function.arguments.call()
+        with self._lock:
+            if function.preparing or call is None:
+                return
+            function.preparing, function.arguments = True, None
+        if not self._submit(partial(self._prepare, function, call)):
+            function.settled.set()  # the program ends
+
+    def _prepare(self, function: Unbuilt, call: RepeatedCall) -> None:
+        """In the background: makes the other instance and its kernels, and enters what that took."""
+        with self._lock:
+            reserved = self._allowance.begin(function.account)
+        before, start = self._spent(), time.thread_time()
+        complete = self._built(function, call)
+        after = self._spent()
+        python = time.thread_time() - start + after.python - before.python
+        with self._lock:
+            self._allowance.end(function.account, reserved, python + after.compilers - before.compilers)
+        if complete is not None:
+            self._keep(function, complete, python)
+        self._begin_most_valuable()
+
+    def _built(self, function: Unbuilt, call: RepeatedCall) -> bool | None:
+        """Whether all kernels are there, or some only when runs show their sizes; None: the function is as before."""
         try:
-            instantiate(ctx, name, *call)
-            if self._build(name.decode()):
-                self._known.add(function.key)
-            else:
-                self._unfinished[name.decode()] = function.key
-        except Interrupted:  # the next call begins it again
+            if not self._load():
+                raise CancelledError
+            call()
+            return self._build(function.graph)
+        except Interrupted:  # a later call begins it again
             function.preparing = False
-            return
         except CancelledError:  # the program ends
             function.settled.set()
-            return
         except Exception as error:  # TensorFlow's graph goes on
             function.given_up = True
             function.settled.set()
-            if ctx.has_function(name):  # nobody misses kernels of one that was dropped meanwhile
-                self._failed(name.decode(), error)
-            return
+            if call.is_wanted:
+                self._failed(function.name.decode(), error)
+        return None
+
+    def _keep(self, function: Unbuilt, complete: bool, python: float) -> None:
+        """Has calls ask for our executor.
+
+        Args:
+            complete: the function's kernels are all in the cache.
+            python: seconds of processor time that a later process will take, too.
+        """
         with self._lock:
             function.built = True
-            any_time = not function.known
+            change = function.change
+        if change is None:
+            kept = function.key, _change_over(function.account, python)
+            if complete:
+                self._known.add(*kept)
+            else:
+                self._unfinished[function.name.decode()] = kept
         function.settled.set()
-        if any_time:
-            self._over(name)
+        if change is None:
+            self._over(function.name)
 
 
-def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes: dict[str, Any]) -> None:
-    """Makes the instance of a function that our executor runs, and runs nothing of it.
-
-    Args:
-        attributes: of calls by the thread that called the function.
-
-    Raises:
-        RuntimeError: TensorFlow ran it all the same.
-        OpError: it cannot be instantiated.
-    """
-    manager = cancellation.CancellationManager()
-    manager.start_cancel()
-    attrs = tuple(chain(*(attributes | {"executor_type": EXECUTOR}).items()))
-    try:
-        execute.execute_with_cancellation(name.decode(), outputs, inputs, attrs, ctx, manager)
-    except tf.errors.CancelledError:
-        return
-    raise RuntimeError("TensorFlow ran a call that was cancelled before")
+def _change_over(account: Account, seconds: float) -> int:
+    """The call that kernels compute first in later processes: half of the calls before it take as long as the rewriting
+    does, which is in the background of the other half."""
+    each = account.earned / max(account.calls, 1)
+    return max(ORIGINAL_CALLS + 1, 2 * math.ceil(min(seconds / (SHARE * max(each, 1e-6)), 1e9)))

@@ -30,8 +30,8 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
         first_calls: returns what the first calls of a function run, None where they are like all others; it is asked
             once, in the first call of all.
         held: makes copies of functions that hold their variables; None where all take them as arguments.
-        turns: returns what measures calls, where the executor is registered, None where nothing does; asked as
-            `first_calls` is.
+        turns: returns what measures calls, where the executor is registered, None where nothing does so far; asked
+            until it returns something.
     """
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
@@ -49,15 +49,26 @@ def shorten(executor: bool, first_calls: Callable[[], FirstCalls | None] = lambd
     if held is not None:
         ConcreteFunction._call_flat = _by_copies(flat, held)
     if executor:
-        @functools.cache
-        def asked_turns() -> StepTurns | None:
-            found = turns()
-            if found is not None:
-                _wrap_when_near(found, Function)
-            return found
-
         Context.call_function = _in_the_callers_thread(call, functools.cache(first_calls))
-        ConcreteFunction._call_flat = _in_turns(ConcreteFunction._call_flat, flat, asked_turns)
+        ConcreteFunction._call_flat = _in_turns(ConcreteFunction._call_flat, flat, _Asked(turns, Function))
+
+
+class _Asked:
+    """Asks for what measures calls until there is something.
+
+    Args:
+        of: the class of a tf.function.
+    """
+
+    def __init__(self, turns: Callable[[], StepTurns | None], of: Any) -> None:
+        self._turns, self._of = turns, of
+        self._found: StepTurns | None = None
+
+    def __call__(self) -> StepTurns | None:
+        if self._found is None and (found := self._turns()) is not None:
+            _wrap_when_near(found, self._of)
+            self._found = found
+        return self._found
 
 
 def _once(original: Any) -> Any:

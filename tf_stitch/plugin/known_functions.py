@@ -1,4 +1,4 @@
-"""Functions whose kernels processes have built, on disk: a later process changes over to them by counting calls."""
+"""Functions whose kernels processes have built, on disk, with the call at which later processes change over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUFFIX = ".built"
 
 
 class KnownFunctions:
-    """A set of keys of functions. Threads and processes may share the folder.
+    """Numbers of calls by keys of functions. Threads and processes may share the folder.
 
     Args:
         config: what kernels depend on beside the function.
@@ -28,13 +28,15 @@ class KnownFunctions:
     def __init__(self, config: StitchConfig, cache: KernelCache) -> None:
         self._config, self._cache = config, cache
 
-    def __contains__(self, key: str) -> bool:
-        return self._cache.get(self.name(key), _SUFFIX) is not None
+    def recall(self, key: str) -> int | None:
+        """The first call of a function that kernels compute; None if no process has built them."""
+        return self._cache.parsed(self.name(key), _SUFFIX, int)
 
-    def add(self, key: str) -> None:
-        """Keeps a key for later processes. Where that cannot be done, they begin as this one did."""
+    def add(self, key: str, call: int) -> None:
+        """Keeps the first call that kernels compute in later processes. Where that cannot be done, they begin as this
+        one did."""
         with contextlib.suppress(BuildError):  # the cache has noted it
-            self._cache.put(self.name(key), _SUFFIX, b"")
+            self._cache.put(self.name(key), _SUFFIX, str(call).encode())
 
     def name(self, key: str, kind: str = "function", *circumstances: str) -> str:
         """Hex digits for a key, with what kernels depend on beside the function.

@@ -1,26 +1,30 @@
-"""The session of this process, made when the first graph or the first call of a function needs it: `import tensorflow`
-does not wait for the modules that rewrite graphs and build kernels."""
+"""The session of this process, made when the first graph is to be rewritten: neither `import tensorflow` nor the first
+calls of a function wait for the modules that rewrite graphs and build kernels."""
 
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from typing import TYPE_CHECKING
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.own_ops import TOKEN
+from tf_stitch.interruption import interruptible
 from tf_stitch.messages import listen, say
 from tf_stitch.native.bindings import OpLibrary
+from tf_stitch.plugin.changing_calls import calls_may_change
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
 
     from tf_stitch.graph.graph_item import GraphItem
-    from tf_stitch.plugin.first_calls import FirstCalls
+    from tf_stitch.plugin.first_calls import FirstCalls, Seconds
     from tf_stitch.plugin.session import Session
     from tf_stitch.plugin.step_turns import StepTurns
 
-NOTHING_RAN = "nothing was stitched: no tf.function ran, or XLA compiled all of them"
+NOTHING_STITCHED = "nothing was stitched"
+NOTHING_RAN = f"{NOTHING_STITCHED}: no tf.function ran, or XLA compiled all of them"
 
 
 class LateSession:
@@ -37,6 +41,7 @@ class LateSession:
         self._failed = False
         self._process = os.getpid()
         self._lock = threading.RLock()
+        self._first_calls: FirstCalls | None = None
         os.register_at_fork(after_in_child=self._forked)
         listen(config.log)
         if config.report_dir is not None:
@@ -62,7 +67,9 @@ class LateSession:
         return self._session
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
-        """As Session.rewrite."""
+        """As Session.rewrite. A function of an input pipeline, which is left alone, is no reason to make a session."""
+        if item.is_tf_data and self._session is None and self._config.report_dir is None and not self._config.verbose:
+            return None
         session = self.get()
         return None if session is None else session.rewrite(item)
 
@@ -77,21 +84,69 @@ class LateSession:
             self._session.not_held(function, error)
 
     def first_calls(self) -> FirstCalls | None:
-        """As Session.first_calls."""
-        session = self.get()
-        return None if session is None else session.first_calls
+        """What first calls of functions run; None where each call is to run regions.
+
+        Raises:
+            Exception: as `get`, in strict mode, where nothing waits.
+        """
+        found = self._waiting_calls()
+        if found is None:
+            self.get()
+        return found
+
+    def _waiting_calls(self) -> FirstCalls | None:
+        config = self._config
+        if self._failed or config.async_builds == "1" or not calls_may_change(config, self._native):
+            return None
+        with self._lock:
+            if self._first_calls is None:
+                self._first_calls = self._new_first_calls()
+            return self._first_calls
 
     def turns(self) -> StepTurns | None:
-        """As Session.turns."""
+        """As Session.turns; None as long as there is no session."""
+        return None if self._session is None else self._session.turns
+
+    def _new_first_calls(self) -> FirstCalls:
+        from tf_stitch.plugin.background import Background
+        from tf_stitch.plugin.first_calls import FirstCalls
+        from tf_stitch.plugin.known_functions import KnownFunctions
+        from tf_stitch.runtime.kernel_cache import KernelCache
+
+        config = self._config
+        known = KnownFunctions(config, KernelCache(config.cache_dir / "functions"))
+        background = Background()
+
+        def load() -> bool:
+            with interruptible():
+                return self.get() is not None and not background.stopping
+
+        return FirstCalls(background.submit, load, self._build_ahead, self._stays, known, self._spent,
+                          config.first_step_seconds, on_gpus=config.async_builds == "graph",
+                          at_once=config.async_builds == "0")
+
+    def _build_ahead(self, graph: str) -> bool:
         session = self.get()
-        return None if session is None else session.turns
+        return session is not None and session.build_ahead(graph)
+
+    def _stays(self, graph: str, error: Exception) -> None:
+        if (session := self.get()) is not None:
+            session.stays(graph, error)
+
+    def _spent(self) -> Seconds:
+        from tf_stitch.plugin.first_calls import Seconds
+
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)  # the program's own count, too
+        return Seconds(0.0 if self._session is None else self._session.registry.building_seconds,
+                       children.ru_utime + children.ru_stime)
 
     def close(self) -> None:
         """Says what was done, and writes the report."""
         if self._failed:
             return
         if self._session is None and self._config.report_dir is None:
-            say(NOTHING_RAN)
+            why = str(self._first_calls or "")
+            say(f"{NOTHING_STITCHED}: {why}" if why else NOTHING_RAN)
         elif (session := self.get()) is not None:
             session.close()
 
@@ -108,7 +163,7 @@ class LateSession:
     def _made(self) -> Session:
         from tf_stitch.plugin.session import Session
 
-        session = Session(self._config, self._native, self._process)
+        session = Session(self._config, self._native, self._process, self._waiting_calls())
         if self._native is not None:
             self._native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
                                        session.profitability, session.labels, session.lifetimes.left, TOKEN,

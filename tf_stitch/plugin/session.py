@@ -53,6 +53,7 @@ from tf_stitch.jit.region_registry import RegionRegistry
 from tf_stitch.messages import PATIENCE, say
 from tf_stitch.native.bindings import DeviceMemory, OpLibrary
 from tf_stitch.pass_manager import Instrument
+from tf_stitch.plugin.changing_calls import calls_may_change, may_run_both
 from tf_stitch.plugin.failing_graph import failing_graph
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
 from tf_stitch.plugin.first_calls import FirstCalls
@@ -81,9 +82,11 @@ class Session:
         native: the op library; None wraps regions in py_function.
         process: whose report is report.json, by its number; those of others have their number in their names. None:
             this one.
+        first_calls: which functions run TensorFlow's graph still; None: none does.
     """
 
-    def __init__(self, config: StitchConfig, native: OpLibrary | None, process: int | None = None) -> None:
+    def __init__(self, config: StitchConfig, native: OpLibrary | None, process: int | None = None,
+                 first_calls: FirstCalls | None = None) -> None:
         self._config, self._native = config, native
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
         self._dump = Dump(config.dump_dir)
@@ -100,10 +103,9 @@ class Session:
         self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1,
                                    context.context().has_function, self._end)
         self._graphs = itertools.count()
-        self._functions = KnownFunctions(config, self.registry.functions)
-        self.first_calls = self._new_first_calls()
-        self.turns = step_turns(config.cache_dir / "steps", self._functions, self.first_calls, self.report) \
-            if self._calls_may_change else None
+        self.first_calls = first_calls
+        self.turns = step_turns(config.cache_dir / "steps", KnownFunctions(config, self.registry.functions),
+                                first_calls, self.report) if calls_may_change(config, native) else None
         self._numbers_of: dict[str, tuple[int, ...]] = {}  # of graphs whose kernels are not built yet, nor asked for
         self._process = os.getpid() if process is None else process
 
@@ -180,20 +182,15 @@ class Session:
                    state.branches)
         return rewritten
 
-    def _new_first_calls(self) -> FirstCalls | None:
-        """None where each call is to run the regions."""
-        config = self._config
-        if not self._calls_may_change or config.async_builds == "1":
-            return None
-        return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
-            "rewrite", original_name(graph), reason_of(error)), self._functions,
-            config.first_step_seconds, on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
-
     def _gave_way(self, from_call: int, known: bool) -> None:
         if self.turns is not None:
             self.turns.region_gives_way(from_call, known)
 
-    def _build_ahead(self, graph: str) -> bool:
+    def stays(self, graph: str, error: Exception) -> None:
+        """A function that cannot be rewritten runs TensorFlow's graph."""
+        self.report.fallback("rewrite", original_name(graph), reason_of(error))
+
+    def build_ahead(self, graph: str) -> bool:
         """Builds the regions of a graph whose sizes are known. Whether that is all."""
         entries = self.report.regions_of(self._numbers_of.get(graph, ()))
         places = {entry.id: _ordinal(entry.device) for entry in entries}
@@ -211,18 +208,6 @@ class Session:
             budget.allow(self._config.first_step_seconds or math.inf)
         return self.registry.finish_builds(max(0.0, end - time.monotonic())) and over
 
-    @property
-    def _may_run_both(self) -> bool:
-        """Whether a program may compute by TensorFlow's ops at first, and by kernels later."""
-        config = self._config
-        return config.profitability_check and not config.strict and config.fuel is None
-
-    @property
-    def _calls_may_change(self) -> bool:
-        """Whether calls of a function may run one graph now, and another one later."""
-        return self._may_run_both and self._config.short_calls and self._native is not None \
-            and self._native.callers_executor
-
     def _new_budget(self, graph: str) -> BuildBudget | None:
         """How long a graph's steps wait for kernels; None for as long as that takes, so that each run of a program
         computes by the same kernels, or shows what is wrong with them."""
@@ -230,7 +215,7 @@ class Session:
         if self.first_calls is not None and self.first_calls.changes_any_time(graph):
             return BuildBudget(_SWAP_SECONDS, lambda: None)
         seconds = config.first_step_seconds
-        if not seconds or not self._may_run_both or config.async_builds == "1":
+        if not seconds or not may_run_both(config) or config.async_builds == "1":
             return None
         return BuildBudget(seconds, lambda: self.report.remark(
             "build", original_name(graph), f"its kernels were not built within {seconds:g} s "

@@ -11,7 +11,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager.context import anonymous_name
 from tensorflow.python.framework import op_def_registry
 
-from tf_stitch.graph.fallback.update_order import writes_variables
+from tf_stitch.frontend.tensorflow.variable_ops import writes_variables
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.held_variables import is_variable
 

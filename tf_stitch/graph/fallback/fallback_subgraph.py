@@ -20,10 +20,11 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonica
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
+from tf_stitch.frontend.tensorflow.variable_ops import writes_variables
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.completeness import why_incomplete
 from tf_stitch.graph.fallback.fallback_function import function_def
-from tf_stitch.graph.fallback.update_order import update_early, writes_variables
+from tf_stitch.graph.fallback.update_order import update_early
 from tf_stitch.graph.loops.folded_loop import FoldedLoops, put_back_loops
 from tf_stitch.graph.shapes.given_sizes import GivenSizes
 from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, size_of

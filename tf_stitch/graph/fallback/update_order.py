@@ -11,6 +11,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+from tf_stitch.frontend.tensorflow.variable_ops import writes_variables
 from tf_stitch.planning.dependence import representatives
 from tf_stitch.planning.part import bits
 
@@ -45,11 +46,6 @@ def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
     for before, after in edges:
         if before not in inputs[after]:
             defs[after].input.append(f"^{before}")
-
-
-def writes_variables(node: NodeDef) -> bool:
-    """Whether a node gives a new value to variables whose handles it reads."""
-    return "Assign" in node.op or node.op.startswith(("ResourceApply", "ResourceScatter", "ResourceSparseApply"))
 
 
 def _holders(defs: Mapping[str, NodeDef], inputs: Mapping[str, Sequence[str]], home: Mapping[str, int]

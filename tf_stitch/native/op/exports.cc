@@ -73,8 +73,9 @@ TFS_EXPORT void tfs_fallback_subgraph_set(void* result, const char* function, st
   static_cast<tf_stitch::FallbackSubgraphResult*>(result)->function.assign(function, static_cast<std::size_t>(bytes));
 }
 
-TFS_EXPORT void tfs_enable_profitability_check(std::int32_t enabled, std::int64_t series_apart_ns) {
-  tf_stitch::EnableProfitabilityCheck(enabled != 0, series_apart_ns);
+TFS_EXPORT void tfs_enable_profitability_check(std::int32_t enabled, std::int64_t series_apart_ns,
+                                               double shadow_share) {
+  tf_stitch::EnableProfitabilityCheck(enabled != 0, series_apart_ns, shadow_share);
 }
 
 // From now on graphs name regions with this token.

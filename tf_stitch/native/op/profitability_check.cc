@@ -15,8 +15,8 @@ namespace {
 constexpr int kSettlingCalls = 4;
 constexpr int kWarmUps = 1;         // of the fallback subgraph before a series: it is instantiated, and touches its memory
 constexpr int kSeries = 5;          // pairs; one series is enough to keep the stitched form
-// Fewer are, where each run of its kernels was shorter than each of the fallback subgraph: so many pairs, or one pair
-// where it was shorter by a factor on a device, whose times nothing else disturbs as much.
+// Fewer are, where each run of its kernels was shorter than each of the fallback subgraph: this many pairs, or one pair
+// where it was shorter by a factor. Later processes time again what rests on fewer than three.
 constexpr int kClearPairs = 3;
 constexpr int kByFar = 2;
 // To give it up takes more, for nobody looks again: so many pairs, of which the fallback subgraph has to win so many. By
@@ -28,6 +28,11 @@ constexpr double kSlower = 1.03;    // what counts as slower
 constexpr std::int64_t kFirstLook = 64;
 
 std::atomic<bool> enabled{false};
+// Runs of fallback subgraphs in the shadow may take this share of the time since the first check began, in all regions
+// together.
+std::atomic<double> share{0};
+std::atomic<std::int64_t> began_ns{0};
+std::atomic<std::int64_t> shadow_ns{0};  // that they took, and are about to take
 // From the start of one series to the next, at least: what disturbs one form more than the other (work on a core that it
 // shares its loops with) may last that long, and all pairs of a small region would meet it.
 std::atomic<std::int64_t> apart_ns{0};
@@ -35,6 +40,19 @@ std::atomic<std::int64_t> apart_ns{0};
 std::int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Whether a run in the shadow may take so long now; then that is reserved.
+bool Reserve(std::int64_t ns) {
+  const std::int64_t now = Now();
+  std::int64_t began = 0;
+  if (began_ns.compare_exchange_strong(began, now)) began = now;
+  const double most = share.load(std::memory_order_relaxed) * static_cast<double>(now - began);
+  std::int64_t spent = shadow_ns.load(std::memory_order_relaxed);
+  while (static_cast<double>(spent + ns) <= most) {
+    if (shadow_ns.compare_exchange_weak(spent, spent + ns, std::memory_order_relaxed)) return true;
+  }
+  return false;
 }
 
 // Makes the context of a GPU's stream current for a scope.
@@ -57,9 +75,10 @@ double Median(std::vector<std::int64_t> values) {
 
 }  // namespace
 
-void EnableProfitabilityCheck(bool wanted, std::int64_t series_apart_ns) {
+void EnableProfitabilityCheck(bool wanted, std::int64_t series_apart_ns, double shadow_share) {
   enabled.store(wanted);
   apart_ns.store(series_apart_ns);
+  share.store(shadow_share);
 }
 
 // What is decided may differ between runs.
@@ -105,22 +124,23 @@ ProfitabilityCheck::Turn ProfitabilityCheck::Measure(CUstream stream) {
     return turn;
   }
   if (std::exchange(unsettled_, false)) return {};  // buffers and CUDA graphs find their addresses again
-  if (fallback_ns_.size() == series_ * kSeries) {
+  Turn turn;
+  turn.sampled = true;
+  turn.shadow = fallback_ns_.size() < stitched_ns_.size();
+  if (!turn.shadow && fallback_ns_.size() == series_ * kSeries) {
     const std::int64_t now = Now();
     if (now < next_series_ns_) return {};
     next_series_ns_ = now + apart_ns.load(std::memory_order_relaxed);
     ++series_;
     warm_ups_ = 0;
   }
-  Turn turn;
-  turn.sampled = true;
-  if (warm_ups_ < kWarmUps) {
-    ++warm_ups_;
-    turn.shadow = true;
-  } else {
-    turn.timed = true;
-    turn.shadow = fallback_ns_.size() < stitched_ns_.size();
+  if (turn.shadow) {
+    turn.reserved_ns = expected_ns_ > 0 ? expected_ns_ : stitched_ns_.back();
+    if (!Reserve(turn.reserved_ns)) return {};
+    turn.began_ns = Now();
   }
+  turn.timed = !turn.shadow || warm_ups_ == kWarmUps;
+  if (!turn.timed) ++warm_ups_;
   if (turn.timed && stream != nullptr && !MakeEvents(stream)) {
     state_.store(State::kStitched, std::memory_order_release);
     return {};
@@ -161,10 +181,14 @@ ProfitabilityCheck::~ProfitabilityCheck() { DestroyEvents(); }
 
 void ProfitabilityCheck::End(CUstream stream, const Turn& turn, bool ok) {
   if (!turn.sampled) return;
-  const std::int64_t host_ns = Now() - turn.start_ns;
+  const std::int64_t now = Now(), host_ns = now - turn.start_ns;
   const std::lock_guard<std::mutex> lock(mutex_);
   busy_ = false;
   unsettled_ = turn.shadow;
+  if (turn.shadow) {
+    expected_ns_ = now - turn.began_ns;
+    shadow_ns.fetch_add(expected_ns_ - turn.reserved_ns, std::memory_order_relaxed);
+  }
   if (!turn.timed || !ok) return;
   if (stream != nullptr) {
     const StreamContext current(stream);
@@ -189,6 +213,10 @@ bool ProfitabilityCheck::Collect(CUstream stream) {
   float milliseconds = 0;
   if (done == 0 && cuda.EventElapsedTime(&milliseconds, start_, stop_) == 0) {
     const auto device_ns = static_cast<std::int64_t>(milliseconds * 1e6F);
+    if (pending_->shadow && device_ns > expected_ns_) {
+      shadow_ns.fetch_add(device_ns - expected_ns_, std::memory_order_relaxed);
+      expected_ns_ = device_ns;
+    }
     found_ = Add(pending_->shadow, std::max(pending_->start_ns, device_ns));
   }
   pending_.reset();
@@ -217,8 +245,7 @@ bool ProfitabilityCheck::ClearlyFaster() const {
   const std::size_t pairs = fallback_ns_.size();
   const std::int64_t stitched = *std::max_element(stitched_ns_.begin(), stitched_ns_.end());
   const std::int64_t fallback = *std::min_element(fallback_ns_.begin(), fallback_ns_.end());
-  const bool on_device = start_ != nullptr;
-  return (on_device && pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
+  return (pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
 }
 
 void ProfitabilityCheck::Decide(const Ruling& ruling) {

@@ -24,8 +24,10 @@ struct Ruling {
 
 constexpr std::int64_t kInTurns = -1;
 
-// Of every region from now on; what is decided stays so. Series of timed calls start that far apart, at least.
-void EnableProfitabilityCheck(bool enabled, std::int64_t series_apart_ns);
+// Of every region from now on; what is decided stays so. Series of timed calls start that far apart, at least, and runs in
+// the shadow take at most `shadow_share` of the time since the first of them was wanted, but for what the first run of a
+// fallback subgraph takes longer than the kernels.
+void EnableProfitabilityCheck(bool enabled, std::int64_t series_apart_ns, double shadow_share);
 
 // Whether regions time their two forms, or may take the form that an earlier check found faster.
 bool ProfitabilityCheckWanted();
@@ -55,6 +57,7 @@ class ProfitabilityCheck {
     bool shadow = false;   // what helps is a run of the fallback subgraph, before the kernels run
     bool timed = false;
     std::int64_t start_ns = 0;
+    std::int64_t began_ns = 0, reserved_ns = 0;  // of a run in the shadow: since when it costs, and what was expected
     std::optional<Outcome> found;  // enough was measured: Decide has to be called
     bool look = false;      // equal regions may have been measured: Looked has to be called
 
@@ -110,6 +113,7 @@ class ProfitabilityCheck {
   CUevent start_ = nullptr, stop_ = nullptr;
   std::size_t series_ = 0;            // that have begun
   std::int64_t next_series_ns_ = 0;
+  std::int64_t expected_ns_ = 0;      // that a run in the shadow takes, as the last one did
   std::vector<std::int64_t> stitched_ns_, fallback_ns_;
 };
 
