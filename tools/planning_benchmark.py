@@ -2,7 +2,7 @@
 models. No device is needed.
 
 Each graph is planned twice: with times made up from bytes ("made-up": the planner alone), and with the product's own
-("own": every pattern is scheduled for an H200 and, as far as the budget of exact times goes, lowered if it is chosen).
+("own": every pattern is scheduled for an H200 and, in regions of up to 2,000 nodes, lowered if it is chosen).
 Writes benchmarks/raw/planning.json.gz and, from it, planning.md.
 
     python -m tools.planning_benchmark
@@ -17,29 +17,16 @@ of each text that tools/zoo_graphs.py or tools/region_counts.py made for a GPU.
 from __future__ import annotations
 
 import gzip
-import statistics
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import app, flags
 
-from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.pipeline import footprint_of, passes
-from tf_stitch.device.spec import H200
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs
-from tf_stitch.jit.collector import collector_paused
-from tf_stitch.libraries.registry import LIBRARIES
-from tf_stitch.pass_manager import run_passes
-from tf_stitch.planning.free_nodes import plannable
-from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.planner import PlanOptions, merge_reports, plan_region
-from tf_stitch.planning.solver_report import SolverReport
 from tools.benchmark.machine import describe_cpu
-from tools.benchmark.made_up_times import MadeUpTimes
+from tools.benchmark.planned_regions import Result, comparison, measure
 from tools.benchmark.planning_graphs import GENERATORS
 from tools.benchmark.raw_rows import command_line, page_of, raw_rows, read_rows, write_rows
 
@@ -52,8 +39,6 @@ _TIMES = flags.DEFINE_list("times", ["made-up", "own"], "what gives the times of
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "tests" / "planning" / "graphs"), "a folder of real graphs")
 _OUT = flags.DEFINE_string("out", str(raw_rows("planning")), "raw rows; the page goes to benchmarks/")
 _AGAINST = flags.DEFINE_string("against", None, "raw rows to compare with")
-
-Result = dict[str, Any]
 
 
 def graphs() -> Iterator[tuple[str, Sequence[TensorGraph]]]:
@@ -68,38 +53,14 @@ def graphs() -> Iterator[tuple[str, Sequence[TensorGraph]]]:
         yield path.name.partition(".")[0], list(parse_graphs(gzip.decompress(path.read_bytes()).decode()))
 
 
-def measure(name: str, regions: Sequence[TensorGraph], which: str) -> Result:
-    """Seconds of plan_region for the regions of one program, and what came out."""
-    nodes = patterns = 0
-    seconds = cpu = predicted = 0.0
-    reports: list[SolverReport] = []
-    for region in regions:
-        graph = run_passes(region, passes(H200), None)
-        times: PatternTimes = MadeUpTimes() if which == "made-up" else PatternCompiler(H200, True, footprint_of(graph))
-        start, cpu_start = time.perf_counter(), time.process_time()
-        with collector_paused():
-            plan = plan_region(graph, times, LIBRARIES, PlanOptions())
-        seconds, cpu = seconds + time.perf_counter() - start, cpu + time.process_time() - cpu_start
-        nodes += len(plannable(graph, plan.free))
-        patterns += len(plan.patterns)
-        predicted += sum(times.exact(pattern) or 0.0 for pattern in plan.patterns)
-        reports += [plan.solver] if plan.solver else []
-    report = merge_reports(reports)
-    assert report is not None, f"{name}: matmuls alone"
-    return {"graph": name, "times": which, "nodes": nodes, "seconds": seconds, "processor_seconds": cpu,
-            "patterns": patterns, "predicted_us": predicted, "greedy_kernels": report.greedy_kernels,
-            "kernels": report.kernels, "parts": report.parts, "candidates": report.candidates,
-            "status": report.status, "gap": report.gap}  # fmt: skip
-
-
 def table(document: Result) -> str:
     """The result as Markdown."""
     machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
     lines = ["# Planning time", "", f"{machine}.", "", f"Made by `{document['command']}`.", "",
              "`made-up`: times of patterns from bytes alone, the planner itself. `own`: the product's for an H200: "
-             "every pattern is scheduled, and what is chosen is lowered as far as the budget of exact times goes. "
-             "Nodes are those that need a kernel, after the tensor passes. Predicted: the sum over all kernels and "
-             "library calls. Processor seconds leave out what other programs took from the machine.", "",
+             "every pattern is scheduled, and in regions of up to 2,000 nodes what is chosen is lowered. Nodes are "
+             "those that need a kernel, after the tensor passes. Predicted: the sum over all kernels and library "
+             "calls. Processor seconds leave out what other programs took from the machine.", "",
              "| graph | times | nodes | seconds | processor seconds | us per node | predicted us | kernels | greedy "
              "| parts | status | gap |", "| --- " * 12 + "|"]  # fmt: skip
     for r in document["results"]:
@@ -108,20 +69,6 @@ def table(document: Result) -> str:
                      f"{r['predicted_us']:.0f} | {r['kernels']} | {r['greedy_kernels']} | {r['parts']} | "
                      f"{r['status']} | {r['gap']:.1%} |")  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-def comparison(now: Sequence[Result], before: Sequence[Result]) -> str:
-    """What is predicted and what planning takes, over what another tree's rows say of the same graphs."""
-    was = {(r["graph"], r["times"]): r for r in before}
-    both = [(r, was[r["graph"], r["times"]]) for r in now if (r["graph"], r["times"]) in was]
-    lines = [f"{r['graph']}, {r['times']}: predicted {old['predicted_us']:.0f} -> {r['predicted_us']:.0f} us "
-             f"({r['predicted_us'] / old['predicted_us']:.3f}), kernels {old['kernels']} -> {r['kernels']}, planned in "
-             f"{old['processor_seconds']:.1f} -> {r['processor_seconds']:.1f} processor s" for r, old in both]
-    if both:
-        mean = statistics.geometric_mean(r["predicted_us"] / old["predicted_us"] for r, old in both)
-        spent = sum(r["processor_seconds"] for r, _ in both) / sum(old["processor_seconds"] for _, old in both)
-        lines.append(f"predicted time: geometric mean {mean:.4f}; planning time in all: {spent:.2f}")
-    return "\n".join(lines)
 
 
 def main(_: Sequence[str]) -> None:

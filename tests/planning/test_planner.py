@@ -29,7 +29,6 @@ from tf_stitch.ir.text_format import structural_key
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import run_passes
-from tf_stitch.planning import planner
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups
 from tf_stitch.planning.free_nodes import plannable
@@ -43,7 +42,7 @@ from tools.benchmark import made_up_times
 from tools.benchmark.planning_graphs import GENERATORS
 
 SEEDS = range(24)
-BY_ESTIMATES = CompileOptions(CPU, PlanOptions(careful=0))
+FAST_MODE = CompileOptions(CPU, PlanOptions(careful=0))
 B, F32 = Builder(), DType.F32
 
 
@@ -136,7 +135,7 @@ def test_constants_and_single_elements_belong_to_no_pattern() -> None:
 def check(graph: TensorGraph) -> CompiledRegion:
     values = random_values(graph)
     want, allowed = reference(graph, values)
-    result = compile_region(graph, *keys_of(graph), BY_ESTIMATES)
+    result = compile_region(graph, *keys_of(graph), FAST_MODE)
     if result.source:
         compare(graph, run_host(graph, result, values), want, allowed, "compiled CPU code")
     return result
@@ -178,9 +177,14 @@ def lstm(steps: int, rows: int, units: int) -> TensorGraph:
     return region("lstm", [B.concat(outputs, 0)])
 
 
-def planned(steps: int, rows: int, units: int) -> CompiledRegion:
+def planned(steps: int, rows: int, units: int, **options: int) -> CompiledRegion:
     graph = lstm(steps, rows, units)
-    return compile_region(graph, *keys_of(graph), CompileOptions(H200))
+    return compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(**options)))
+
+
+def planned_with_care(made: CompiledRegion) -> bool:
+    assert made.plan.solver is not None
+    return made.plan.solver.estimated == 0
 
 
 @pytest.mark.parametrize("rows", [1, 16])
@@ -189,47 +193,13 @@ def test_a_step_is_a_matmul_and_a_kernel(rows: int) -> None:
     steps = 24
     made = planned(steps, rows, 64)
     assert len(made.kernels) + len(made.calls) <= 2 * steps + 4
-    assert made.plan.solver is not None
-    assert made.plan.solver.estimated == 0
+    assert planned_with_care(made)
 
 
-def layers_and_updates(layers: int, updates: int) -> TensorGraph:
-    """Equal layers of small tensors, and updates of others that are larger, each of its own size."""
-    h = B.input("h:0", F32, (64, 32))
-    weight = B.variable("weight", F32, (32, 32))
-    for _ in range(layers):
-        h = B.dot(B.mul(B.op(K.TANH, h), B.op(K.SIGMOID, B.neg(h))), weight)
-    outputs = [B.add(B.mul(v, B.op(K.EXP, v)), v)
-               for v in (B.input(f"v{i}:0", F32, (128, 64 + i)) for i in range(updates))]
-    return region("layers_and_updates", [h, *outputs])
-
-
-def parts_with_exact_times(graph: TensorGraph, monkeypatch: pytest.MonkeyPatch, **limits: int
-                           ) -> list[tuple[int, ...]]:
-    """The sizes of the first nodes of parts that are planned by exact times, in the order in which they are planned."""
-    planned: list[tuple[int, ...]] = []
-    real = planner.plan_part
-
-    def plan_part_seen(part: Part, options: PlanOptions) -> planner.PartPlan:
-        if options.rounds:
-            planned.append(tuple(part.nodes[0].type.dims))
-        return real(part, options)
-
-    monkeypatch.setattr(planner, "plan_part", plan_part_seen)
-    plan_region(graph, MadeUpTimes(), LIBRARIES, PlanOptions(**limits))
-    return planned
-
-
-@pytest.mark.parametrize("limit", ["nodes_timed", "careful"])
-def test_exact_times_go_first_to_what_takes_most_of_the_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of parts alike, all copies count: the small layers of the same kind take more together than a larger update."""
-    assert parts_with_exact_times(layers_and_updates(12, 3), monkeypatch, **{limit: 1}) == [(64, 32)]
-    assert parts_with_exact_times(layers_and_updates(1, 3), monkeypatch, **{limit: 1}) == [(128, 66)]
-
-
-def test_a_region_of_few_nodes_is_planned_by_exact_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = parts_with_exact_times(layers_and_updates(1, 3), monkeypatch)
-    assert sizes == [(128, 66), (128, 65), (128, 64), (64, 32)]
+def test_a_region_of_many_equal_parts_is_planned_with_care() -> None:
+    """Of 24 steps, which are planned once."""
+    assert planned_with_care(planned(24, 64, 256, careful=100))
+    assert not planned_with_care(planned(24, 64, 256, careful=10))
 
 
 def control_edges(rng: random.Random, count: int) -> tuple[Edge, ...]:
@@ -353,7 +323,6 @@ def test_what_estimates_lead_to_is_no_kernel_for_each_node(monkeypatch: pytest.M
     monkeypatch.setattr(StitchPlan, "split", split)
     graph = sparsemax(256, 64)
     made = compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(careful=0)))
-    exact = compile_region(graph, *keys_of(graph), CompileOptions(H200))
-    assert made.plan.solver is not None
-    assert made.plan.solver.estimated == made.plan.solver.parts
-    assert len(made.kernels) <= len(exact.kernels) + 2
+    careful = compile_region(graph, *keys_of(graph), CompileOptions(H200))
+    assert not planned_with_care(made)
+    assert len(made.kernels) <= len(careful.kernels) + 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tools.benchmark.planned_regions import comparison, measure
 from tools.benchmark.planning_graphs import GENERATORS
 from tools.benchmark.raw_rows import raw_rows, read_rows
-from tools.planning_benchmark import comparison, measure
 
 RESULTS = read_rows(raw_rows("planning"))["results"]
 

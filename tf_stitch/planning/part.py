@@ -164,11 +164,6 @@ class Part:
             self._singles = [self.time(1 << i) or 0.0 for i in range(len(self.nodes))]
         return sum(self._singles[i] for i in bits(mask)) - whole + TIE_US * (mask.bit_count() - 1)
 
-    @property
-    def apart_us(self) -> float:
-        """Microseconds of its nodes as kernels of their own."""
-        return sum(self.time(1 << i) or 0.0 for i in range(len(self.nodes)))
-
     def calibrate(self, most: int) -> None:
         """Computes the exact times of single nodes, of `most` at most, and scales the estimates by what they show. The
         times of nodes that end up inside a pattern do not matter: every plan has their sum in its gain."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -54,11 +54,11 @@ class PlanOptions:
             for patterns that are no kernels.
         singles: nodes of a part that are timed exactly, to scale the estimates.
         barriers: GPU: kernels may be fused by grid barriers (compiler/cooperative_fusion.py).
-        careful: nodes of a region's parts that are planned by exact times: of those first that take most of its time.
-            Estimates serve the rest.
-        nodes_timed: nodes of the patterns that are timed exactly for a region; then estimates serve these parts, too.
-            Counted, not timed: the same region has the same plan.
+        nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
+            for parts that were not begun. Counted, not timed: the same region has the same plan.
         matmuls: which matmuls become kernels of ours, with what is around them.
+        careful: regions of more nodes than this, equal parts counted once, are planned in fast mode: rounds is 0,
+            merging goes over them once, and nothing is explored.
     """
 
     solver: str = "ilp"
@@ -66,19 +66,18 @@ class PlanOptions:
     rounds: int = 40
     singles: int = 16
     barriers: bool = True
-    careful: int = 2000
     nodes_timed: int = 10_000
     matmuls: Stitching = Stitching.NONE
+    careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 
-    def by_estimates(self) -> PlanOptions:
-        """For parts that take little of a region's time: patterns grow once, to ESTIMATED_NODES, none are explored."""
-        growth = replace(self.growth, exploratory=False, merge=MergeOptions(thorough=False, size=ESTIMATED_NODES))
+    def in_fast_mode(self) -> PlanOptions:
+        growth = replace(self.growth, exploratory=False, merge=MergeOptions(thorough=False, size=FAST_MODE_NODES))
         return replace(self, rounds=0, singles=4, growth=growth)
 
 
-ESTIMATED_NODES = 32
-"""Most nodes of a merged pattern that is chosen by estimates: those of larger ones say little, and take long."""
+FAST_MODE_NODES = 32
+"""Most nodes of a merged pattern in a large region: times of larger ones take longer than they are worth."""
 
 
 Key: TypeAlias = tuple[object, ...]
@@ -157,7 +156,9 @@ def _plan_parts(parts: Sequence[Sequence[int]], work: Sequence[Node], needs: Seq
         structures.append(key)
         if key not in distinct:
             distinct[key] = Part(members, inner, facts, times)
-    plans = dict(_plan_distinct(distinct, Counter(structures), options))
+    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
+        options = options.in_fast_mode()
+    plans = dict(_plan_distinct(distinct, options))
     groups: list[tuple[int, ...]] = []
     reports: list[SolverReport] = []
     for positions, structure in zip(parts, structures, strict=True):
@@ -170,16 +171,12 @@ def _plan_parts(parts: Sequence[Sequence[int]], work: Sequence[Node], needs: Seq
     return groups, reports
 
 
-def _plan_distinct(parts: Mapping[Key, Part], copies: Mapping[Key | None, int], options: PlanOptions
-                   ) -> Iterator[tuple[Key, PartPlan]]:
-    """Plans of parts, first those that take most of the region's predicted time: exact times go where time is spent."""
-    careful, timed = options.careful, options.nodes_timed
-    us = {key: part.apart_us * copies[key] for key, part in parts.items()}
-    for key, part in sorted(parts.items(), key=lambda item: -us[item[0]]):
-        left = replace(options, nodes_timed=timed) if timed > 0 else replace(options, rounds=0)
-        yield key, plan_part(part, left if careful > 0 else options.by_estimates())
-        careful -= len(part.nodes)
-        timed -= part.nodes_timed
+def _plan_distinct(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:
+    """Plans of parts, those of the fewest nodes first: most parts are looked at with care."""
+    left = options.nodes_timed
+    for key, part in sorted(parts.items(), key=lambda item: len(item[1].nodes)):
+        yield key, plan_part(part, replace(options, nodes_timed=left) if left > 0 else replace(options, rounds=0))
+        left -= part.nodes_timed
 
 
 def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> dict[int, list[Edge]]:
@@ -363,4 +360,5 @@ def merge_reports(reports: Sequence[SolverReport]) -> SolverReport | None:
                         sum(r.bound_us for r in reports), sum(r.greedy_us for r in reports),
                         sum(r.candidates for r in reports), sum(r.cycle_cuts for r in reports),
                         sum(r.kernels for r in reports), sum(r.greedy_kernels for r in reports),
-                        "+".join(sorted(programs)), sum(r.parts for r in reports), sum(r.estimated for r in reports))
+                        "+".join(sorted(programs)), sum(r.parts for r in reports),
+                        sum(r.estimated for r in reports))

@@ -17,7 +17,7 @@ class SolverReport:
         kernels: of the plan, library calls of large matmuls left out; before some are fused by grid barriers.
         program: the solver that ran, "" if none had to.
         parts: planned apart.
-        estimated: parts that were planned by estimates, as the exact times went to others.
+        estimated: parts that were planned by estimates, as in fast mode.
         epilogues: library calls that compute more than a matmul.
     """
 
