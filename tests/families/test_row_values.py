@@ -3,11 +3,14 @@ in adversarial order; and at the papers' sizes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential.runner import build_cubin, compare, compiled, random_values, reference, region, run_kernel_ir
+from tests.families.test_register_windows import check as check_program
 from tests.families.test_register_windows import pattern_of
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion
@@ -82,6 +85,16 @@ def test_rows_of_any_length(rows: int, cols: int, dtype: DType) -> None:
 @given(st.integers(2, 90), st.integers(32, 300), st.booleans())
 def test_sizes_of_rows(rows: int, cols: int, read: bool) -> None:
     check_kernel_ir(broadcast_power(rows, cols, read=read))
+
+
+def test_threads_with_rows_in_turn() -> None:
+    """As of many rows: a thread has four, one after the other."""
+    graph = broadcast_power(150, 64, read=True)
+    [schedule] = row_values.propose_row_values(pattern_of(graph), H200, True)
+    rows = 4 * schedule.mapping.rows_per_block
+    mapping = replace(schedule.mapping, rows_per_block=rows, grid=-(-150 // rows))
+    assert mapping.waves == 4
+    check_program(graph, row_values.lower_row_values(replace(schedule, mapping=mapping)))
 
 
 def test_values_of_several_axes_and_what_is_written_of_rows() -> None:

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant("each turn of a block reads the values of its first rows", "tf_stitch/families/row_values.py",
            "place = var(wave) * (m.rows_per_block // m.waves) + thread // m.row_threads",
            "place = thread // m.row_threads",
-           (ROW_VALUES + "::test_rows_of_any_length", ROW_VALUES + "::test_sizes_of_rows")),
+           (ROW_VALUES + "::test_threads_with_rows_in_turn",)),
     Mutant("rows beyond the last one are written", "tf_stitch/families/row_values.py",
            "with self.out.when(exists if outputs else None):",
            "with self.out.when(None):",
