@@ -34,29 +34,13 @@ _KINDS = flags.DEFINE_bool("kinds", False, "kinds of work, too")
 
 
 def traced(name: str, mode: str, config: str) -> Any:
-    """A step as a concrete function, for the first of the model's batches."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
+    """A step as a concrete function."""
+    from tools.benchmark.network_cases import NetworkCase
+    from tools.benchmark.traced_steps import network_case, zoo_model
 
-    keras.backend.clear_session()
     if name == "LSTM":
-        from models import lstm
-
-        network = lstm.build(name)
-        wanted, *given = (tf.TensorSpec((32, *x.shape[1:]), x.dtype) for x in network.batch(1))
-        step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
-        return step.get_concrete_function(*((wanted, *given) if mode == "train" else given))
-    from models import program, zoo
-
-    model = zoo.load(name)
-    data = model.data(model.configs[config], np.random.default_rng(0))
-    traced_program = program.TracedProgram(model.network(model.configs[config]), model.optimizer(model.configs[config]),
-                                           data, None)
-    batches = data.train if mode == "train" else data.infer
-    specs = program.signature(batches[:1])
-    step = traced_program._train_step if mode == "train" else traced_program._network.infer
-    return tf.function(step, autograph=False).get_concrete_function(specs)
+        return network_case(NetworkCase(name, mode, 32, "float32", 0))
+    return zoo_model(name, mode, config)
 
 
 @dataclass

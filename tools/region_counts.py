@@ -6,6 +6,8 @@ compiled unless --plan asks for it.
     python -m tools.region_counts                                          # about 5 minutes
     python -m tools.region_counts --networks=ResNet50 --modes=train --policies=float32 --plan
     python -m tools.region_counts --out=DIR     writes the regions as texts, for `emitted_sources --graphs=DIR`
+    python -m tools.region_counts --cases=gpt2_train,swin_train --models=bert --modes=train --out=DIR
+                                                in the sizes that are measured, for `planning_benchmark --graphs=DIR`
 
 Prints a line for each network: regions, nodes in them, by reason how many nodes with work no region holds, and the
 processor seconds in which regions were found in what TensorFlow's optimizer made; with --plan those of compiling, too.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 MODES = ("train", "infer")
 BATCH = 2
 
-_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py, language.py and kinds; all by default")
+_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py, language.py and kinds, small; all by default")
+_CASES = flags.DEFINE_list("cases", [], "of tools/benchmark/network_cases.py, in place of networks")
+_MODELS = flags.DEFINE_list("models", [], "of models/zoo.py, in place of networks")
+_CONFIG = flags.DEFINE_string("config", "paper", "of the zoo's models")
 _MODES = flags.DEFINE_list("modes", list(MODES), "train, infer")
 _POLICIES = flags.DEFINE_list("policies", ["float32", "mixed_bfloat16"], "of element types")
 _SIZE = flags.DEFINE_integer("size", 64, "height and width of the images of models/vision.py")
@@ -36,49 +41,45 @@ _NODES = flags.DEFINE_bool("nodes", False, "name the nodes that no region holds"
 _OUT = flags.DEFINE_string("out", None, "folder to write texts of regions into, NAME_POLICY_MODE.region.txt.gz")
 
 
-def traced(name: str, mode: str, policy: str, size: int) -> Any:
-    """A step of a network as a concrete function."""
-    import keras
-    import tensorflow as tf
-    from keras.src.backend.tensorflow import nn
-
+def steps() -> Iterator[tuple[str, Any]]:
+    """Names of steps, and the steps as concrete functions."""
     from models import kinds, language, vision
-    from models.kinds.objective import given
-    from tf_stitch.plugin.keras_convolutions import without_xla
+    from tools.benchmark.network_cases import CASES
+    from tools.benchmark.traced_steps import network_case, small_network, zoo_model
 
-    nn.conv = without_xla(nn, lambda x: True)  # as on a GPU
-    keras.mixed_precision.set_global_policy(policy)
-    network: Any = (language.build(name, language.SMALL[name]) if name in language.NAMES
-                    else kinds.build(name, small=True) if name in kinds.NAMES else vision.build(name, size, classes=10))
-    batch = tuple(tf.TensorSpec(x.shape, x.dtype) for x in network.batch(BATCH))
-    step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
-    return step.get_concrete_function(*(batch if mode == "train" else given(network, batch)))
+    for name in _CASES.value:
+        yield name, network_case(CASES[name])
+    for name in _MODELS.value:
+        for mode in _MODES.value:
+            yield f"{name}_{_CONFIG.value}_{mode}", zoo_model(name, mode, _CONFIG.value)
+    if _NETWORKS.value or not (_CASES.value or _MODELS.value):
+        for name in _NETWORKS.value or (*vision.NAMES, *language.NAMES, *kinds.NAMES):
+            for policy in _POLICIES.value:
+                for mode in _MODES.value:
+                    yield f"{name}_{policy}_{mode}", small_network(name, mode, policy, _SIZE.value, BATCH)
 
 
 def main(_: Sequence[str]) -> None:
-    from models import kinds, language, vision
     from tf_stitch.graph.pipeline import find_regions
     from tf_stitch.jit.collector import collector_paused
     from tools.benchmark.gpu_regions import counted, state_of
 
-    for name in _NETWORKS.value or (*vision.NAMES, *language.NAMES, *kinds.NAMES):
-        for policy in _POLICIES.value:
-            for mode in _MODES.value:
-                state, options = state_of(traced(name, mode, policy, _SIZE.value))
-                start = time.process_time()
-                with collector_paused():
-                    found = find_regions(state, options)
-                seconds = time.process_time() - start
-                count = counted(found)
-                left_out = "; ".join(f"{n} {reason}" for reason, n in count.left_out.most_common(20))
-                print(f"{name} {policy} {mode}: {count.regions} regions, {count.members} nodes, found in "
-                      f"{seconds:.1f} s; left out: {left_out}", flush=True)
-                if _NODES.value:
-                    _print_nodes(found)
-                if _PLAN.value:
-                    _plan(found)
-                if _OUT.value:
-                    _write(found, Path(_OUT.value) / f"{name}_{policy}_{mode}.region.txt.gz")
+    for name, step in steps():
+        state, options = state_of(step)
+        start = time.process_time()
+        with collector_paused():
+            found = find_regions(state, options)
+        seconds = time.process_time() - start
+        count = counted(found)
+        left_out = "; ".join(f"{n} {reason}" for reason, n in count.left_out.most_common(20))
+        print(f"{name}: {count.regions} regions, {count.members} nodes, found in {seconds:.1f} s; left out: {left_out}",
+              flush=True)
+        if _NODES.value:
+            _print_nodes(found)
+        if _PLAN.value:
+            _plan(found)
+        if _OUT.value:
+            _write(found, Path(_OUT.value) / f"{name}.region.txt.gz")
 
 
 def _print_nodes(found: FoundRegions) -> None:

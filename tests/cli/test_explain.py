@@ -104,10 +104,10 @@ def test_table(document: Document) -> None:
     [graph] = graphs(document)
     text = "\n".join(table(graph))
     assert "3 of 5 ops in 2 regions" in text
-    assert "plan optimal, saves 2.0 us of at most 2.0" in text, "no program ran"
+    assert "greedy plan, proven optimal, saves 2.0 us of at most 2.0" in text, "no program ran"
     for made in document["builds"]:
         made["solver"] = SOLVER | {"program": "HiGHS"}
-    assert "plan optimal by HiGHS, saves" in "\n".join(table(next(iter(graphs(document)))))
+    assert "plan solved by HiGHS, proven optimal, saves" in "\n".join(table(next(iter(graphs(document)))))
     assert re.search(r"Tanh +0 +0\.0 +row_reduction +local +1\.50 +2\.50 +1024 +64 +a", text)
     assert re.search(r"MatMul +MatMul is a library call +m$", text, re.MULTILINE)
     assert list(table(graph, "nothing*")) == []

@@ -56,12 +56,11 @@ WANTED = {*(f"rule {family.name}" for family in FAMILIES if not family.matmuls),
           "rows shared by blocks", "global values", "regional values",
           "kernels of other sizes", "launches of several kernels"} - {
               "rule scatter", "rule row_update", "rule window_sums",
-              "rule windows_in_registers"}  # fmt: skip
-"""Not sums over windows, which the generator makes none of (tests/families/test_windows.py and
-test_register_windows.py). Not
-what writes rows by indices, which the generator would have to bound (tests/families/test_scatter.py and
-test_row_update.py). Not attention: it multiplies in half or TF32 precision, which comparing with float64 has no bounds
-for here (test_gpu.py and tests/emit/test_attention.py have)."""
+              "rule windows_in_registers", "rule row_values"}  # fmt: skip
+"""Not sums over windows and powers before a broadcast, which the generator makes none of (test_windows.py,
+test_register_windows.py and test_row_values.py in tests/families). Not what writes rows by indices, which the generator
+would have to bound (test_scatter.py and test_row_update.py there). Not attention: it multiplies in half or TF32
+precision, which comparing with float64 has no bounds for here (test_gpu.py and tests/emit/test_attention.py have)."""
 
 
 def test_a_campaign_soon_reaches_every_rule() -> None:

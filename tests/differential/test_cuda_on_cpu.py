@@ -157,11 +157,11 @@ def test_kernels_for_an_h200(planned: tuple[TensorGraph, CompiledRegion], advers
 
 
 def test_every_rule_is_here() -> None:
-    """But attention, whose tests are in tests/emit, what writes rows and what keeps windows in registers, whose tests
-    are in tests/families, and what is for CPUs alone."""
+    """But attention, whose tests are in tests/emit, what writes rows, shares their values or keeps windows in
+    registers, whose tests are in tests/families, and what is for CPUs alone."""
     built = [planned_for_h200(name, barriers)[1] for name in GRAPHS for barriers in (True, False)]
     found = {kernel.schedule.family for one in built for kernel in one.kernels}
-    elsewhere = {"scatter", "row_update", "window_sums", "windows_in_registers"}
+    elsewhere = {"scatter", "row_update", "window_sums", "windows_in_registers", "row_values"}
     families = {family.name for family in FAMILIES if not family.matmuls} - elsewhere
     assert found == {*families, COOPERATIVE}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tf_stitch.planning import ilp_solver
@@ -61,6 +61,22 @@ def best_by_brute_force(problem: Selection) -> float:
 def test_no_choice_saves_more_than_the_limit(rng: random.Random) -> None:
     problem = random_problem(rng, rng.randint(3, 12), rng.randint(2, 10))
     assert problem.limit >= best_by_brute_force(problem) - 1e-9
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False))
+def test_no_candidate_takes_the_place_of_greedily_chosen_ones_for_more(rng: random.Random) -> None:
+    """With what then fits beside it, the largest gain first."""
+    problem = random_problem(rng, rng.randint(3, 14), rng.randint(2, 14))
+    choice = solve_greedily(problem)
+    order = sorted(problem.useful, key=lambda j: (-problem.gains[j], j))
+    for i in order:
+        trial = [j for j in choice.chosen if not problem.candidates[j] & problem.candidates[i]] + [i]
+        for j in order:
+            if not any(problem.candidates[j] & problem.candidates[k] for k in trial):
+                trial.append(j)
+        gain = sum(problem.gains[j] for j in trial)
+        assert gain <= choice.objective + 1e-5 or problem.cycles(trial)
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(2, 5), st.floats(0.1, 9.0)), min_size=1, max_size=9))

@@ -127,7 +127,7 @@ def planned_kernels(graph: TensorGraph, inputs: tuple[str, ...], variables: tupl
     those of compile_region."""
     graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
     verify_graph(graph, static=True)
-    footprint = _footprint(graph)
+    footprint = footprint_of(graph)
     compiler = PatternCompiler(options.device, options.aligned, footprint, options.measured, options.reuse,
                                options.templates)
     plan = _planned(graph, compiler, options)
@@ -176,8 +176,8 @@ def _planned(graph: TensorGraph, compiler: PatternCompiler, options: CompileOpti
     return plan
 
 
-def _footprint(graph: TensorGraph) -> int:
-    """Bytes that come in and go out."""
+def footprint_of(graph: TensorGraph) -> int:
+    """Bytes that come into a region and go out."""
     sources = (OpKind.INPUT, OpKind.VARIABLE)
     ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
     return sum(int(n.type.nbytes) for n in ends)

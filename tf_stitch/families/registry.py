@@ -12,6 +12,7 @@ from tf_stitch.families.mixed import MIXED
 from tf_stitch.families.register_windows import REGISTER_WINDOWS
 from tf_stitch.families.row import ROW
 from tf_stitch.families.row_update import row_update
+from tf_stitch.families.row_values import ROW_VALUES
 from tf_stitch.families.scan import SCAN
 from tf_stitch.families.scatter import SCATTER
 from tf_stitch.families.transpose import TRANSPOSE
@@ -30,6 +31,7 @@ _OTHERS: tuple[KernelFamily, ...] = (
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow
     MIXED,
     ROW,
+    ROW_VALUES,
     TRANSPOSE,
     ELEMENTWISE,  # last: it takes any single node that is no reduction or scan
 )

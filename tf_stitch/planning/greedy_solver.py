@@ -51,6 +51,8 @@ def _improved(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -
     more: the largest gain is often that of a large set with a part in it that is better off alone."""
     kept = list(chosen)
     gains, masks = problem.gains, problem.masks
+    cost = {j: sum(problem.prices[p] for p in problem.candidates[j]) for j in order}
+    beside = problem.limit - sum(cost[j] for j in kept)  # the price of positions that nothing kept holds
     improved = True
     while improved:
         improved = False
@@ -58,10 +60,13 @@ def _improved(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -
             gone = [j for j in kept if masks[j] & masks[i]]
             if i in gone:
                 continue
+            if gains[i] - cost[i] + beside <= sum(gains[j] - cost[j] for j in gone):
+                continue  # what fits beside it gains no more than its positions cost
             freed = sum(masks[j] for j in gone) & ~masks[i]
             fits = [j for j in order if masks[j] & freed] if freed else []  # nothing else has become free
             trial = _disjoint(problem, fits, [*(j for j in kept if j not in gone), i])
             more = sum(gains[j] for j in trial) - sum(gains[j] for j in kept)
             if more > NEGLIGIBLE and not problem.cycles(trial):
                 kept, improved = trial, True
+                beside = problem.limit - sum(cost[j] for j in kept)
     return kept

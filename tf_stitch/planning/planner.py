@@ -345,7 +345,8 @@ def _covering(part: Part, choice: Choice, greedy: Choice, sets: Sequence[frozens
     groups += [(i,) for i in range(len(part.nodes)) if i not in covered]
     merged = sum(len(sets[j]) - 1 for j in greedy.chosen)
     report = SolverReport(options.solver, choice.status, choice.objective, choice.bound, greedy.objective, len(sets),
-                          choice.cuts, len(groups), len(part.nodes) - merged, choice.program, exact=options.rounds > 0)
+                          choice.cuts, len(groups), len(part.nodes) - merged, choice.program,
+                          estimated=int(not options.rounds))
     return PartPlan(groups, report)
 
 
@@ -359,4 +360,5 @@ def merge_reports(reports: Sequence[SolverReport]) -> SolverReport | None:
                         sum(r.bound_us for r in reports), sum(r.greedy_us for r in reports),
                         sum(r.candidates for r in reports), sum(r.cycle_cuts for r in reports),
                         sum(r.kernels for r in reports), sum(r.greedy_kernels for r in reports),
-                        "+".join(sorted(programs)), len(reports), all(r.exact for r in reports))
+                        "+".join(sorted(programs)), sum(r.parts for r in reports),
+                        sum(r.estimated for r in reports))

@@ -39,24 +39,29 @@ class Selection:
 
     @cached_property
     def limit(self) -> float:
-        """Microseconds that no choice saves more than.
+        """Microseconds that no choice saves more than: the sum of all prices."""
+        return sum(self.prices)
 
-        The sum of prices of all positions, where no candidate gains more than its positions cost: disjoint candidates
-        do not either, then. Candidates in order of their last position raise its price by what they gain beyond the
-        prices so far, or the same from the other end (local ratio: Bar-Noy et al., A unified approach to approximating
-        resource allocation and scheduling, 2001). Exact for segments of one order, which most candidates nearly are.
+    @cached_property
+    def prices(self) -> tuple[float, ...]:
+        """A price for each position, such that no candidate gains more than its positions cost: disjoint candidates do
+        not either, then, those among some positions no more than these cost.
+
+        Candidates in order of their last position raise its price by what they gain beyond the prices so far, or the
+        same from the other end (local ratio: Bar-Noy et al., A unified approach to approximating resource allocation
+        and scheduling, 2001). Exact for segments of one order, which most candidates nearly are.
         """
         spans = {j: (min(self.candidates[j]), max(self.candidates[j])) for j in self.useful}
         forward = [(j, spans[j][1]) for j in sorted(self.useful, key=lambda j: (spans[j][1], -spans[j][0], j))]
         backward = [(j, spans[j][0]) for j in sorted(self.useful, key=lambda j: (-spans[j][0], spans[j][1], j))]
-        return min(self._priced(forward), self._priced(backward))
+        return min(self._priced(forward), self._priced(backward), key=sum)
 
-    def _priced(self, order: Iterable[tuple[int, int]]) -> float:
-        """The sum of prices that (candidate, position that pays for it) in turn lead to."""
+    def _priced(self, order: Iterable[tuple[int, int]]) -> tuple[float, ...]:
+        """The prices that (candidate, position that pays for it) in turn lead to."""
         prices = [0.0] * self.size
         for j, end in order:
             prices[end] += max(0.0, self.gains[j] - sum(prices[p] for p in self.candidates[j]))
-        return sum(prices)
+        return tuple(prices)
 
     def saved(self, chosen: Iterable[int]) -> int:
         """Kernels fewer than positions."""

@@ -17,7 +17,7 @@ class SolverReport:
         kernels: of the plan, library calls of large matmuls left out; before some are fused by grid barriers.
         program: the solver that ran, "" if none had to.
         parts: planned apart.
-        exact: times are of kernels that were made; else, in large regions, estimates.
+        estimated: parts that were planned by estimates, as in fast mode.
         epilogues: library calls that compute more than a matmul.
     """
 
@@ -32,7 +32,7 @@ class SolverReport:
     greedy_kernels: int = 0
     program: str = ""
     parts: int = 1
-    exact: bool = True
+    estimated: int = 0
     epilogues: int = 0
 
     @property

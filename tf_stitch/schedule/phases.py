@@ -218,10 +218,10 @@ def _read_as_they_lie(pattern: Pattern, roots: Sequence[Node], elements: int) ->
 
 def is_dear(node: Node, pattern: Pattern) -> bool:
     """Whether a value is cheaper to stage than to compute again."""
-    return _cost(node, pattern) >= HEAVY
+    return cost_of(node, pattern) >= HEAVY
 
 
-def _cost(node: Node, pattern: Pattern) -> int:
+def cost_of(node: Node, pattern: Pattern) -> int:
     """Cycles to compute `node` from what it reads, sharing counted once."""
     total, stack, visited = 0, [node], set[Node]()
     while stack:

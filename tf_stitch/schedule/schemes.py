@@ -74,6 +74,8 @@ def edges_of(schedule: KernelSchedule) -> Iterator[Edge]:
 def _why(schedule: KernelSchedule, value: Node, scheme: Scheme) -> str:
     place = "registers" if scheme is Scheme.LOCAL else "memory of the block"
     if any(value is staged.node for staged in schedule.staged):
+        if value.type.numel == schedule.domain.rows:
+            return "a thread of the block computes it for each row, and all threads of the row read it"
         return f"staged in {place} until a later pass over the row"
     if value.category is not Category.REDUCTION:
         return "the thread that computes it uses it"

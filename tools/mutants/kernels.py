@@ -12,9 +12,31 @@ SUMS = "tests/lowering/test_bounded_sums.py"
 CHAINS = "tests/kernel_ir/test_sum_chains.py"
 VECTORS = "tests/kernel_ir/test_vectorised_loops.py"
 CLUSTERS = ON_CPU + "::test_blocks_of_a_cluster"
+ROW_VALUES = "tests/families/test_row_values.py"
 AHEAD = ON_CPU + "::test_rows_that_are_fetched_ahead"
 
 MUTANTS = (
+    # values of rows that a block shares
+    Mutant("nobody waits for the values of rows", "tf_stitch/families/row_values.py",
+           "        self.out.emit(k.Barrier())\n",
+           "",
+           (ROW_VALUES + "::test_threads_wait_for_the_values_of_their_rows",)),
+    Mutant("each turn of a block reads the values of its first rows", "tf_stitch/families/row_values.py",
+           "place = var(wave) * (m.rows_per_block // m.waves) + thread // m.row_threads",
+           "place = thread // m.row_threads",
+           (ROW_VALUES + "::test_threads_with_rows_in_turn",)),
+    Mutant("rows beyond the last one are written", "tf_stitch/families/row_values.py",
+           "with self.out.when(exists if outputs else None):",
+           "with self.out.when(None):",
+           (ROW_VALUES + "::test_values_of_several_axes_and_what_is_written_of_rows",)),
+    Mutant("a value of columns is taken for one of rows", "tf_stitch/families/row_values.py",
+           "return dims[:kept] == whole[:kept]",
+           "return True",
+           (ROW_VALUES + "::test_what_it_does_not_take",)),
+    Mutant("cheap values of rows are shared", "tf_stitch/families/row_values.py",
+           "if cost >= DEAR:",
+           "if cost:",
+           (ROW_VALUES + "::test_what_it_does_not_take",)),
     # long sums
     Mutant("long sums have one level", "tf_stitch/lowering/bounded_sums.py",
            "return self._in_levels(self._outer(stmt, outer, chunk, parts), name, level + 1)",

@@ -58,9 +58,11 @@ def region_facts(region: Region) -> list[str]:
         parts.append(str(region.check))
     if region.solver:
         solver = region.solver
-        by = f" by {solver['program']}" if solver.get("program") else ""  # else a greedy choice reached the bound
-        parts.append(f"plan {solver['status']}{by}, saves {solver['objective_us']:.1f} us of at most "
-                     f"{solver['bound_us']:.1f}")
+        found = f"plan solved by {solver['program']}" if solver.get("program") else "greedy plan"
+        proven = ", proven optimal" if solver["status"] == "optimal" else ""
+        parts.append(f"{found}{proven}, saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")
+        if solver.get("estimated"):
+            parts.append(f"{solver['estimated']} of {solver['parts']} parts planned by estimates")
     if region.arena:
         parts.append(f"{region.arena:,} bytes between kernels, {region.live:,} of them at one time")
     if region.cuda_graphs:
