@@ -1,10 +1,11 @@
-"""Statements about whole tiles as the interpreter runs them: attention, its gradients, and matmuls, by the first thread
-of a block."""
+"""Statements about whole tiles as the interpreter runs them: attention, its gradients, and matmuls. What is done with
+single elements is done by the block's threads, as many elements at a time."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class TileStatements(ThreadValues):
 
     @tile_rules(k.Attention)
     def _attention(self, stmt: k.Attention, active: list[int]) -> None:
-        """The block's queries, by the first thread."""
+        """The block's queries."""
         shape, rows = stmt.shape, stmt.tiling.rows
         matrix, part = divmod(self.block, stmt.tiling.parts(shape.queries))
         outer, head = divmod(matrix, shape.heads)
@@ -38,52 +39,67 @@ class TileStatements(ThreadValues):
         q = self._matrix(stmt.q, shape.q, outer, head, shape.queries, shape.depth)
         keys = self._matrix(stmt.k, shape.k, outer, head, shape.keys, shape.depth)
         v = self._matrix(stmt.v, shape.v, outer, head, shape.keys, shape.width)
-        for query in range(part * rows, min((part + 1) * rows, shape.queries)):
-            scores = keys @ q[query]
-            for key in range(shape.keys):
-                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, query, key), strict=True)
-                self.scalars[0][stmt.score] = scores[key]
-                self.run_body(stmt.body, [0])
-                scores[key] = self.scalars[0][stmt.score]
-            weights = np.exp(scores - scores.max())
-            self.scalars[0] |= {stmt.most: scores.max(), stmt.total: weights.sum()}
-            self.run_body(stmt.keep, [0])
-            weighed = weights / weights.sum()
-            for key in range(shape.keys if stmt.weigh else 0):
-                self.indices[0][stmt.key.name] = key
-                self.scalars[0][stmt.weight] = weighed[key]
-                self.run_body(stmt.weigh, [0])
-                weighed[key] = self.scalars[0][stmt.weight]
-            self._store_row(stmt.out, shape.out, (outer, head, query), weighed @ v)
+        queries = range(part * rows, min((part + 1) * rows, shape.queries))
+        places = list(product((outer,), (head,), queries, range(shape.keys)))
+        [scores] = self._elementwise(stmt.body, active, stmt.position, places, {
+            stmt.score: q[queries.start:queries.stop] @ keys.T})
+        most = scores.max(1)
+        weights = np.exp(scores - most[:, None])
+        total = weights.sum(1)
+        self._elementwise(stmt.keep, active, stmt.position[:3], [place[:3] for place in places[::shape.keys]],
+                          {stmt.most: most, stmt.total: total})
+        [weighed] = self._elementwise(stmt.weigh, active, stmt.position, places, {
+            stmt.weight: weights / total[:, None]})
+        for query, row in zip(queries, weighed, strict=True):
+            self._store_row(stmt.out, shape.out, (outer, head, query), row @ v)
 
     @tile_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)
     def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, active: list[int]) -> None:
-        """The block's rows, by the first thread."""
-        shape, rows = stmt.shape, stmt.tiling.rows
+        """The block's rows."""
+        shape, count = stmt.shape, stmt.tiling.rows
         matrix, part = divmod(self.block, stmt.tiling.parts(shape.rows))
         outer, head = divmod(matrix, shape.heads)
         own = self._matrix(stmt.own, shape.own, outer, head, shape.rows, shape.depth)
         own_2 = self._matrix(stmt.own_2, shape.own_2, outer, head, shape.rows, shape.width)
         other = self._matrix(stmt.other, shape.other, outer, head, shape.columns, shape.depth)
         other_2 = self._matrix(stmt.other_2, shape.other_2, outer, head, shape.columns, shape.width)
-        for row in range(part * rows, min((part + 1) * rows, shape.rows)):
-
-            def element(body: tuple[k.Stmt, ...], column: int, row: int = row) -> tuple[Any, Any]:
-                at = (row, column) if isinstance(stmt, k.AttentionQueryGradient) else (column, row)
-                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, *at), strict=True)
-                self.scalars[0] |= {stmt.score: own[row] @ other[column], stmt.gradient: own_2[row] @ other_2[column]}
-                self.run_body(body, [0])
-                return self.scalars[0][stmt.score], self.scalars[0][stmt.gradient]
-
-            if isinstance(stmt, k.AttentionQueryGradient):
-                self.scalars[0][stmt.row_sum] = sum(element(stmt.summand, column)[1] for column in range(shape.columns))
-                self.run_body(stmt.keep, [0])
-            pairs = [element(stmt.body, column) for column in range(shape.columns)]
-            weights, gradients = (np.asarray(values) for values in zip(*pairs, strict=True))
-            self._store_row(stmt.result, shape.result, (outer, head, row), gradients @ other)
+        rows, columns = range(part * count, min((part + 1) * count, shape.rows)), range(shape.columns)
+        here = slice(rows.start, rows.stop)
+        given = {stmt.score: own[here] @ other.T, stmt.gradient: own_2[here] @ other_2.T}
+        if isinstance(stmt, k.AttentionQueryGradient):
+            places = list(product((outer,), (head,), rows, columns))
+            _, summands = self._elementwise(stmt.summand, active, stmt.position, places, given)
+            sums = summands.sum(1)
+            self._elementwise(stmt.keep, active, stmt.position[:3], [place[:3] for place in places[::shape.columns]],
+                              {stmt.row_sum: sums})
+            given |= {stmt.row_sum: np.repeat(sums[:, None], shape.columns, 1)}
+        else:
+            places = [(outer, head, column, row) for row in rows for column in columns]
+        weights, gradients, *_ = self._elementwise(stmt.body, active, stmt.position, places, given)
+        for row, its_weights, its_gradients in zip(rows, weights, gradients, strict=True):
+            self._store_row(stmt.result, shape.result, (outer, head, row), its_gradients @ other)
             if isinstance(stmt, k.AttentionKeyGradient):
                 assert shape.result_2 is not None
-                self._store_row(stmt.result_2, shape.result_2, (outer, head, row), weights @ other_2)
+                self._store_row(stmt.result_2, shape.result_2, (outer, head, row), its_weights @ other_2)
+
+    def _elementwise(self, body: Sequence[k.Stmt], active: Sequence[int], place: Sequence[Var],
+                     at: Sequence[Sequence[int]], given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """What `body` makes of the scalars that are given.
+
+        Args:
+            place, at: variables of the body, and their values for each element.
+        """
+        made = [values.flatten() for values in given.values()]
+        for first in range(0, len(at) if body else 0, len(active)):
+            threads = active[:len(at) - first]
+            for i, t in enumerate(threads, first):
+                self._bind(place, at[i], t)
+                self.scalars[t] |= {name: values[i] for name, values in zip(given, made, strict=True)}
+            self.run_body(body, list(threads))
+            for i, t in enumerate(threads, first):
+                for name, values in zip(given, made, strict=True):
+                    values[i] = self.scalars[t][name]
+        return [values.reshape(like.shape) for values, like in zip(made, given.values(), strict=True)]
 
     def _matrix(self, name: str, place: Rows, outer: int, head: int, count: int, columns: int) -> NDArray[Any]:
         first = place.offset + outer * place.outer + head * place.head
@@ -100,12 +116,12 @@ class TileStatements(ThreadValues):
 
     @tile_rules(k.Matmul)
     def _matmul(self, stmt: k.Matmul, active: list[int]) -> None:
-        """The block's tiles, by the first thread."""
+        """The block's tiles."""
         for matrix, rows, columns in tiles_of(self.block, stmt.shape, stmt.tiling):
             if rows and columns:
-                self._tile(stmt, matrix, rows, columns)
+                self._tile(stmt, matrix, rows, columns, active)
 
-    def _tile(self, stmt: k.Matmul, matrix: int, rows: range, columns: range) -> None:
+    def _tile(self, stmt: k.Matmul, matrix: int, rows: range, columns: range, active: Sequence[int]) -> None:
         shape, tiling = stmt.shape, stmt.tiling
 
         def operand(name: str, its: MatmulOperand, place: Sequence[Var], body: Sequence[k.Stmt], lines: range
@@ -119,33 +135,45 @@ class TileStatements(ThreadValues):
                 found = self._load_matrix(name, first[:, None] + np.arange(chunks.start * its.vector,
                                                                            chunks.stop * its.vector))
             else:
-                found = np.asarray([[value for chunk in chunks for value in self._computed(
-                    place, stmt.values, its.vector, body, (matrix, line, chunk))] for line in stored])
+                at = list(product((matrix,), stored, chunks))
+                nothing: list[Any] = [{}] * len(at)
+                filled = self._on_vectors(body, active, place, at, (stmt.values, its.vector), nothing)
+                found = np.asarray(filled).reshape(len(stored), -1)
             return found if its.along_terms else found.T
 
         a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
         gates = [range(first + columns.start, first + columns.stop) for first in range(0, shape.n, shape.gate_columns)]
         b = np.stack([operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, gate) for gate in gates])
-        product = np.einsum("rk,gck->rgc", a.astype(np.float32), b.astype(np.float32))
+        results = np.einsum("rk,gck->rgc", a.astype(np.float32), b.astype(np.float32))
+        chunks = range(columns.start // shape.vector, columns.stop // shape.vector)
         each, across = finished_by_each(shape, tiling), tiling.columns // shape.finished
-        for row in rows:
-            for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
-                number = (row - rows.start) * across + chunk - columns.start // shape.vector
-                if number // each != self.block % tiling.sharers:
-                    continue
-                first = chunk * shape.vector - columns.start
-                self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.finished)
-                its_results = product[row - rows.start, :, first:first + shape.vector].reshape(-1)
-                self.arrays[0][stmt.results] = dict(enumerate(its_results))
-                self.run_body(stmt.finish, [0])
+        own = [(row, chunk) for row, chunk in product(rows, chunks) if self.block % tiling.sharers
+               == ((row - rows.start) * across + chunk - chunks.start) // each]
+        vectors = results.reshape(len(rows), shape.gates, len(chunks), shape.vector)
+        given = [dict(enumerate(vectors[row - rows.start, :, chunk - chunks.start].ravel())) for row, chunk in own]
+        self._on_vectors(stmt.finish, active, stmt.place, [(matrix, *at) for at in own],
+                         (stmt.results, shape.finished), given)
 
-    def _computed(self, place: Sequence[Var], values: str, vector: int, body: Sequence[k.Stmt], at: tuple[int, int, int]
-                  ) -> list[Any]:
-        """Neighbours of an operand's line, as shared memory holds them."""
-        self._bind(place, at, values, vector)
-        self.run_body(body, [0])
-        return [self.arrays[0][values][i] for i in range(vector)]
+    def _on_vectors(self, body: Sequence[k.Stmt], active: Sequence[int], place: Sequence[Var],
+                    at: Sequence[Sequence[int]], array: tuple[str, int], given: Sequence[Mapping[int, Any]]
+                    ) -> list[list[Any]]:
+        """The vectors that `body` leaves in an array, one at each place, of those elements that there are.
 
-    def _bind(self, place: Sequence[Var], at: Sequence[int], array: str, size: int) -> None:
-        self.indices[0] |= {variable.name: value for variable, value in zip(place, at, strict=True)}
-        self.arrays[0][array], self.sizes[array] = {}, size
+        Args:
+            array: its name and size.
+            given: elements that it has before.
+        """
+        name, size = array
+        self.sizes[name] = size
+        left: list[list[Any]] = []
+        for first in range(0, len(at), len(active)):
+            threads = active[:len(at) - first]
+            for i, t in enumerate(threads, first):
+                self._bind(place, at[i], t)
+                self.arrays[t][name] = dict(given[i])
+            self.run_body(body, list(threads))
+            left += ([self.arrays[t][name][i] for i in sorted(self.arrays[t][name])] for t in threads)
+        return left
+
+    def _bind(self, place: Sequence[Var], at: Sequence[int], thread: int) -> None:
+        self.indices[thread] |= {variable.name: value for variable, value in zip(place, at, strict=True)}
