@@ -6,12 +6,12 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
+from tests.support.statement_kinds import KINDS
 from tf_stitch.emit.cpu import _Cpu
-from tf_stitch.emit.cuda_kernel import CudaKernel
+from tf_stitch.emit.cuda import CudaKernel
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import count_work, interpreter, text_format
 from tf_stitch.kernel_ir import nodes as k
@@ -55,7 +55,7 @@ def test_ladders_are_counted() -> None:
     assert list(ladders(ast.parse(source))) == [("one(x)", 9), ("two(x)", 9)]
 
 
-@pytest.mark.parametrize("kind", get_args(k.Stmt), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_statement_has_its_rules(kind: type) -> None:
     stmt = object.__new__(kind)
     assert count_work._rules.of(stmt)
@@ -81,4 +81,4 @@ def test_a_cpu_refuses_what_needs_threads(kind: type) -> None:
 
 def has(table: ByType[object], stmt: object, others: ByType[object]) -> bool:
     """Whether one of two tables has a rule of its own."""
-    return type(stmt) in table._rules or type(stmt) in others._rules
+    return not {*type(stmt).__mro__}.isdisjoint({*table._rules, *others._rules})

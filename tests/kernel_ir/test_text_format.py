@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
+from tests.support.statement_kinds import KINDS
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.causal_masks import CausalMask
 from tf_stitch.ir.dtypes import DType
@@ -138,7 +138,7 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
 
 
 def test_every_statement() -> None:
-    assert {type(stmt) for stmt, _ in STATEMENTS} == set(get_args(k.Stmt))
+    assert {type(stmt) for stmt, _ in STATEMENTS} == set(KINDS)
     text = format_program(k.Program((), 2, 1, tuple(stmt for stmt, _ in STATEMENTS)))
     assert text.splitlines()[1:] == ["  " + line for _, lines in STATEMENTS for line in lines]
 

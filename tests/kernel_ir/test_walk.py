@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
+from tests.support.statement_kinds import KINDS
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
@@ -40,7 +41,7 @@ def test_leaves_are_replaced_where_they_stand() -> None:
     assert [a.name for a in arrays(renamed)] == ["t"]
 
 
-@pytest.mark.parametrize("kind", get_args(k.Stmt), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_no_part_of_a_statement_is_forgotten(kind: type) -> None:
     """By type: a new field that holds an expression, an index or a body has to declare its role."""
     samples: dict[Any, Any] = {k.Expr: k.Local("x", X), Index: constant(7), Index | k.Expr: constant(8),
@@ -55,7 +56,7 @@ def test_no_part_of_a_statement_is_forgotten(kind: type) -> None:
     assert list(bodies(stmt)) == [part for part in parts if isinstance(part, tuple)]
 
 
-@pytest.mark.parametrize("kind", get_args(k.Stmt), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_name_of_a_buffer_or_array_has_a_role(kind: type) -> None:
     names = {f.name for f in fields(kind)} & {"buffer", "array", "q", "k", "v", "out", "tiles", "best", "at", "name"}
     strings = {name for name in names if get_type_hints(kind)[name] is str}

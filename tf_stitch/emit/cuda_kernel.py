@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tf_stitch.emit.attention import (
-    GRADIENT_TEMPLATE,
-    SINGLE_TEMPLATE,
-    TEMPLATE,
-    attention_constants,
-    gradient_constants,
-)
 from tf_stitch.emit.c_family import NARROW, CFamily, Lines
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.matmul import matmul_constants, template_of
 from tf_stitch.errors import VerifyError
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.attention import SingleQueryTiling
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.dependencies import awaits_itself
 from tf_stitch.kernel_ir.index import Var, reach
-from tf_stitch.kernel_ir.walk import accesses, arrays, indices, statements
+from tf_stitch.kernel_ir.walk import arrays, indices, statements
 
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
@@ -38,10 +28,6 @@ EARLY_LOAD, PREFETCH = "tfs_load_early", "tfs_prefetch"
 
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
-
-
-_FAST_EXP = "  const auto& tfs_expf = tfs_exp_fast;"
-"""In elements of gradients of attention."""
 
 
 def needs_wide_indices(largest: int, threads: int) -> bool:
@@ -72,13 +58,13 @@ class CudaKernel(CFamily):
         largest = max(largest, *(reach(index) for stmt in statements(program.body) for index in indices(stmt)), 0)
         self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
         self._group = 1
-        self._early = False  # statements are emitted that stand before dependencies are awaited
+        self.early = False  # statements are emitted that stand before dependencies are awaited
         self._packed = {a.name for a in arrays(program.body) if a.packed}
 
     def function(self, name: str) -> Lines:
         p = self.program
-        self._early = awaits_itself(p)
-        given = "_" if self._early else ""  # parameters have their own names when dependencies have ended
+        self.early = awaits_itself(p)
+        given = "_" if self.early else ""  # parameters have their own names when dependencies have ended
         body = list(self.block(p.body))
         self.size(p.grid)  # the launch needs it
         sizes = list(self.sizes.values())
@@ -100,12 +86,12 @@ class CudaKernel(CFamily):
 
     @rules(k.AwaitDependencies)
     def _await_dependencies(self, stmt: k.AwaitDependencies) -> Lines:
-        self._early = False
+        self.early = False
         yield "tfs_await_dependencies();"
         yield from (f"{_alone(b)}{b.name} = tfs_late({b.name}_);" for b in self.program.parameters)
 
     def expr(self, expr: k.Expr) -> str:
-        if self._early and isinstance(expr, k.Load):
+        if self.early and isinstance(expr, k.Load):
             element = f"{EARLY_LOAD}<1>({expr.buffer}_ + ({self.index(expr.index)})).v[0]"
             return self.from_storage(element, self.dtype_of[expr.buffer])
         if isinstance(expr, k.Element) and expr.array in self._packed:
@@ -165,21 +151,21 @@ class CudaKernel(CFamily):
     @rules(k.AllReduce)
     def _all_reduce(self, stmt: k.AllReduce) -> Lines:
         kinds = ", ".join(_REDUCE[kind] for _, kind in stmt.members)
-        yield (f"tfs_all_reduce<{self._barrier_type(stmt.barrier)}, {stmt.width}, {kinds}>(thread, turn, "
+        yield (f"tfs_all_reduce<{self.barrier_type(stmt.barrier)}, {stmt.width}, {kinds}>(thread, turn, "
                f"{', '.join(name for name, _ in stmt.members)});")
 
     @rules(k.ArgAllReduce)
     def _arg_all_reduce(self, stmt: k.ArgAllReduce) -> Lines:
         largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
-        yield (f"tfs_arg_all_reduce<{self._barrier_type(stmt.barrier)}, {largest}, {stmt.width}>(thread, {stmt.best}, "
+        yield (f"tfs_arg_all_reduce<{self.barrier_type(stmt.barrier)}, {largest}, {stmt.width}>(thread, {stmt.best}, "
                f"{stmt.at});")
 
     @rules(k.Barrier)
     def _barrier(self, stmt: k.Barrier) -> Lines:
         whole = stmt.barrier == k.WHOLE_BLOCK
-        yield "__syncthreads();" if whole else f"{self._barrier_type(stmt.barrier)}::wait();"
+        yield "__syncthreads();" if whole else f"{self.barrier_type(stmt.barrier)}::wait();"
 
-    def _barrier_type(self, barrier: k.BlockBarrier) -> str:
+    def barrier_type(self, barrier: k.BlockBarrier) -> str:
         whole = barrier == k.WHOLE_BLOCK
         return "tfs_all_threads" if whole else f"tfs_thread_range<{barrier.id}, {barrier.threads}>"
 
@@ -217,7 +203,7 @@ class CudaKernel(CFamily):
 
     @rules(k.Prefetch)
     def _prefetch(self, stmt: k.Prefetch) -> Lines:
-        yield f"{PREFETCH}({stmt.buffer}{'_' * self._early} + ({self.index(stmt.index)}));"
+        yield f"{PREFETCH}({stmt.buffer}{'_' * self.early} + ({self.index(stmt.index)}));"
 
     @rules(k.LoadFence)
     def _load_fence(self, stmt: k.LoadFence) -> Lines:
@@ -238,57 +224,7 @@ class CudaKernel(CFamily):
         else:
             yield f"{ATOMICS}{stmt.combine.value}(&{target}, {value});"
 
-    @rules(k.Attention)
-    def _attention(self, stmt: k.Attention) -> Lines:
-        barrier, causal = self._barrier_type(stmt.barrier), stmt.shape.causal
-        masked = self.literal(causal.value if causal else 0.0, DType.F32)
-        yield "{"
-        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier, masked))
-        yield from self._closure("score_of", [f"float {stmt.score}"], stmt.position, stmt.body, stmt.score)
-        yield from self._closure("weigh", [f"float {stmt.weight}"], stmt.position, stmt.weigh, stmt.weight)
-        yield from self._closure("keep", [f"float {stmt.most}", f"float {stmt.total}"], stmt.position[:3], stmt.keep)
-        shape = stmt.shape
-        pointers = [f"{name} + {rows.offset}" for name, rows in
-                    ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
-        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of", "weigh", "keep"]
-        template = SINGLE_TEMPLATE if isinstance(stmt.tiling, SingleQueryTiling) else TEMPLATE
-        yield f"  {template}<Constants>().run({', '.join(arguments)});"
-        yield "}"
-
-    @rules(k.AttentionQueryGradient)
-    def _attention_query_gradient(self, stmt: k.AttentionQueryGradient) -> Lines:
-        row_sum = f"float {stmt.row_sum}"
-        yield from ("{", _FAST_EXP)
-        yield from self._closure("summand", [f"float {stmt.score}", f"float {stmt.gradient}"], stmt.position,
-                                 stmt.summand, stmt.gradient)
-        yield from self._closure("keep", [row_sum], stmt.position[:3], stmt.keep)
-        yield from self._gradient(stmt, row_sum, f"{stmt.result} + {stmt.shape.result.offset}")
-
-    @rules(k.AttentionKeyGradient)
-    def _attention_key_gradient(self, stmt: k.AttentionKeyGradient) -> Lines:
-        assert stmt.shape.result_2 is not None
-        yield from ("{", _FAST_EXP, "  const int summand = 0, keep = 0;")
-        yield from self._gradient(stmt, "float", f"{stmt.result_2} + {stmt.shape.result_2.offset}")
-
-    def _gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, row_sum: str, result_2: str) -> Lines:
-        barrier, shape = self._barrier_type(stmt.barrier), stmt.shape
-        masked = self.literal(shape.causal.value if shape.causal else 0.0, DType.F32)
-        yield from (f"  {line}" for line in gradient_constants("Constants", shape, stmt.tiling, barrier, masked))
-        if shape.causal is None:
-            yield "  const int most_of = 0;"
-        else:
-            yield from self._closure("most_of", [f"float {stmt.most}"], stmt.position[:3], stmt.find_most, stmt.most)
-        yield from self._closure("element", [f"float& {stmt.score}", f"float& {stmt.gradient}", row_sum], stmt.position,
-                                 stmt.body)
-        pointers = [f"{name} + {rows.offset}" for name, rows in
-                    ((stmt.own, shape.own), (stmt.own_2, shape.own_2), (stmt.other, shape.other),
-                     (stmt.other_2, shape.other_2), (stmt.result, shape.result))]
-        arguments = ["thread", "(int)block", *pointers, result_2, f"(uint32_t*){stmt.tiles}", "most_of", "summand",
-                     "keep", "element"]
-        yield f"  {GRADIENT_TEMPLATE}<Constants>().run({', '.join(arguments)});"
-        yield "}"
-
-    def _closure(self, name: str, scalars: Sequence[str], position: Sequence[Var], body: Sequence[k.Stmt],
+    def closure(self, name: str, scalars: Sequence[str], position: Sequence[Var], body: Sequence[k.Stmt],
                  result: str = "") -> Lines:
         """A function of an element, or of a row, that a template calls."""
         parameters = ", ".join((*scalars, *(f"{self.index_type} {v.name}" for v in position)))
@@ -298,62 +234,12 @@ class CudaKernel(CFamily):
             yield f"    return {result};"
         yield "  };"
 
-    @rules(k.Matmul)
-    def _matmul(self, stmt: k.Matmul) -> Lines:
-        shape = stmt.shape
-        yield "{"
-        constants = matmul_constants("Constants", shape, stmt.tiling, self._barrier_type(stmt.barrier), stmt.ahead)
-        yield from (f"  {line}" for line in constants)
-        arguments = []
-        for buffer, operand in ((stmt.a, shape.a), (stmt.b, shape.b)):
-            arguments.append("nullptr" if operand.place is None else f"{buffer} + {operand.place.offset}")
-        for name, operand, place, body in (("load_a", shape.a, stmt.a_place, stmt.load_a),
-                                           ("load_b", shape.b, stmt.b_place, stmt.load_b)):
-            if operand.place is None:
-                yield from self._element_function(name, stmt.values, operand.vector, place, body)
-        yield from self._finish_function(stmt)
-        loads = [name if operand.place is None else "0" for name, operand in (("load_a", shape.a), ("load_b", shape.b))]
-        if stmt.tiling.pair:
-            loads = [f"(tfs_tensor_map*){stmt.maps}"]
-        given = ["thread", "(int)block", *arguments, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
-        yield f"  {template_of(stmt.tiling)}<Constants>::run({', '.join(given)});"
-        yield "}"
-
-    def _finish_function(self, stmt: k.Matmul) -> Lines:
-        """A function that computes what becomes of results, and returns one that stores it: nothing that a caller loads
-        for other results has to wait for stores."""
-        stores = next((i for i, s in enumerate(stmt.finish) if any(a.write for a in accesses([s]))), 0)
-        position = ", ".join(f"{self.index_type} {v.name}" for v in stmt.place)
-        yield f"  const auto finish = [&](float (&{stmt.results})[{stmt.shape.finished}], {position}) {{"
-        yield from (f"  {line}" for line in self.block(stmt.finish[:stores]))
-        yield "    return [=]() mutable {"
-        yield from (f"    {line}" for line in self.block(stmt.finish[stores:]))
-        yield "    };"
-        yield "  };"
-
-    @rules(k.MatmulPrefetch)
-    def _matmul_prefetch(self, stmt: k.MatmulPrefetch) -> Lines:
-        assert stmt.shape.b.place is not None
-        yield "{"
-        constants = matmul_constants("Constants", stmt.shape, stmt.tiling, self._barrier_type(k.WHOLE_BLOCK), True)
-        yield from (f"  {line}" for line in constants)
-        b = f"{stmt.b}{'_' * self._early} + {stmt.shape.b.place.offset}"
-        yield f"  {template_of(stmt.tiling)}<Constants>::prefetch(thread, (int)block, {b}, (uint32_t*){stmt.tiles});"
-        yield "}"
-
-    def _element_function(self, name: str, array: str, size: int, place: Sequence[Var], body: Sequence[k.Stmt]
-                          ) -> Lines:
-        position = ", ".join(f"{self.index_type} {v.name}" for v in place)
-        yield f"  const auto {name} = [&](float (&{array})[{size}], {position}) {{"
-        yield from (f"  {line}" for line in self.block(body))
-        yield "  };"
-
     @rules(k.LoadVector)
     def _load_vector(self, stmt: k.LoadVector) -> Lines:
         dtype = self.dtype_of[stmt.buffer]
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
-        at = f"{stmt.buffer}{'_' * self._early} + ({self.index(stmt.index)})"
-        loaded = f"{EARLY_LOAD}<{stmt.width}>({at})" if self._early else f"*(const {vector}*)({at})"
+        at = f"{stmt.buffer}{'_' * self.early} + ({self.index(stmt.index)})"
+        loaded = f"{EARLY_LOAD}<{stmt.width}>({at})" if self.early else f"*(const {vector}*)({at})"
         if stmt.array in self._packed:
             yield f"tfs_pack({stmt.array}, {self.index(stmt.at)}, {loaded});"
             return

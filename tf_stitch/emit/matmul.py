@@ -1,4 +1,4 @@
-"""CUDA C++ of matmul kernels: the constants that the template in matmul.cu reads."""
+"""CUDA C++ of matmul kernels: what calls the templates in matmul.cu, matmul_warpgroups.cu and matmul_clusters.cu."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from importlib import resources
 
+from tf_stitch.emit.c_family import Lines
+from tf_stitch.emit.cuda_kernel import CudaKernel
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, MatmulTiling, line_words
+from tf_stitch.kernel_ir.walk import accesses
 
 TEMPLATE, WARPGROUPS, CLUSTERS = "tfs_matmul", "tfs_matmul_warpgroups", "tfs_matmul_clusters"
 """The structs of the templates; the second where warpgroups multiply, which needs sm_90a, the third if in pairs."""
@@ -66,6 +70,55 @@ def _multiply(element: str, columns: int) -> str:
         "  }",
         "};",
         "#endif"])
+
+
+@CudaKernel.rules(k.Matmul)
+def _matmul(kernel: CudaKernel, stmt: k.Matmul) -> Lines:
+    barrier = kernel.barrier_type(stmt.barrier)
+    yield "{"
+    constants = matmul_constants("Constants", stmt.shape, stmt.tiling, barrier, stmt.ahead)
+    yield from (f"  {line}" for line in constants)
+    buffers, loads = [], []
+    for of in stmt.operands:
+        if of.its.place is None:
+            load = f"load_{of.name}"
+            values = f"float (&{stmt.values})[{of.its.vector}]"
+            yield from kernel.closure(load, [values], of.place, of.load)
+            buffers.append("nullptr")
+            loads.append(load)
+        else:
+            buffers.append(f"{of.buffer} + {of.its.place.offset}")
+            loads.append("0")
+    yield from _finish_function(kernel, stmt)
+    if stmt.tiling.pair:
+        loads = [f"(tfs_tensor_map*){stmt.maps}"]
+    given = ["thread", "(int)block", *buffers, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
+    yield f"  {template_of(stmt.tiling)}<Constants>::run({', '.join(given)});"
+    yield "}"
+
+
+def _finish_function(kernel: CudaKernel, stmt: k.Matmul) -> Lines:
+    """A function that computes what becomes of results, and returns one that stores it: nothing that a caller loads for
+    other results has to wait for stores."""
+    stores = next((i for i, s in enumerate(stmt.finish) if any(a.write for a in accesses([s]))), 0)
+    position = ", ".join(f"{kernel.index_type} {v.name}" for v in stmt.place)
+    yield f"  const auto finish = [&](float (&{stmt.results})[{stmt.shape.finished}], {position}) {{"
+    yield from (f"  {line}" for line in kernel.block(stmt.finish[:stores]))
+    yield "    return [=]() mutable {"
+    yield from (f"    {line}" for line in kernel.block(stmt.finish[stores:]))
+    yield "    };"
+    yield "  };"
+
+
+@CudaKernel.rules(k.MatmulPrefetch)
+def _matmul_prefetch(kernel: CudaKernel, stmt: k.MatmulPrefetch) -> Lines:
+    assert stmt.shape.b.place is not None
+    yield "{"
+    constants = matmul_constants("Constants", stmt.shape, stmt.tiling, kernel.barrier_type(k.WHOLE_BLOCK), True)
+    yield from (f"  {line}" for line in constants)
+    b = f"{stmt.b}{'_' * kernel.early} + {stmt.shape.b.place.offset}"
+    yield f"  {template_of(stmt.tiling)}<Constants>::prefetch(thread, (int)block, {b}, (uint32_t*){stmt.tiles});"
+    yield "}"
 
 
 def matmul_constants(name: str, shape: MatmulShape, tiling: MatmulTiling, barrier: str, ahead: bool) -> Iterator[str]:

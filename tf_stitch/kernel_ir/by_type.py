@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ByType(Generic[R]):
-    """One function for each type; subclasses of a type do not share its.
+    """One function for each type, and for those below it that have none of their own.
 
     Args:
         what: has the functions, for the message where one is missing.
@@ -38,7 +38,13 @@ class ByType(Generic[R]):
         Raises:
             VerifyError: there is none.
         """
-        found = self._rules.get(type(x), self._otherwise)
+        found = self._rules.get(type(x)) or self._inherited(type(x)) or self._otherwise
         if found is None:
             raise VerifyError(f"{self._what} has no rule for {type(x).__name__}")
+        return found
+
+    def _inherited(self, kind: type) -> Callable[..., R] | None:
+        found = next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
+        if found is not None:
+            self._rules[kind] = found
         return found

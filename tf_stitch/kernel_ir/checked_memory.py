@@ -45,7 +45,7 @@ class CheckedMemory:
         self._check_written(name, (index,))
         return self.buffers[name][index].astype(self.computed[name])
 
-    def _load_all(self, name: str, indices: Sequence[int]) -> NDArray[Any]:
+    def load_all(self, name: str, indices: Sequence[int]) -> NDArray[Any]:
         self._check_load(name, min(indices), max(indices))
         self._check_written(name, indices)
         loaded: NDArray[Any] = self.buffers[name][np.asarray(indices)].astype(self.computed[name])
@@ -65,9 +65,9 @@ class CheckedMemory:
                     raise VerifyError(f"{name}[{index}] is read with no grid barrier after its writing")
 
     def _store(self, name: str, index: int, value: Any) -> None:
-        self._store_all(name, (index,), (value,))
+        self.store_all(name, (index,), (value,))
 
-    def _store_all(self, name: str, indices: Sequence[int], values: Sequence[Any] | NDArray[Any]) -> None:
+    def store_all(self, name: str, indices: Sequence[int], values: Sequence[Any] | NDArray[Any]) -> None:
         buffer, first, last = self.buffers[name], min(indices), max(indices)
         if first < 0 or last >= len(buffer):
             raise VerifyError(f"{name}[{first if first < 0 else last}] is written; it has {len(buffer)} elements")

@@ -11,9 +11,10 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cache_lines import lines_of
 from tf_stitch.kernel_ir.cost import array_words
-from tf_stitch.kernel_ir.count_tiles import TileWork, tile_rules
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
+from tf_stitch.kernel_ir.tile_statement import TileStatement
+from tf_stitch.kernel_ir.tile_work import TileWork
 from tf_stitch.kernel_ir.vectorised_loops import loaded_together, vectorises
 from tf_stitch.kernel_ir.walk import bodies
 from tf_stitch.kernel_ir.work import LINE_BYTES, SIMD_LANES, Access, Work
@@ -32,7 +33,7 @@ def count_work(program: k.Program) -> Work:
     return counter.work
 
 
-_rules: ByType[None] = ByType("the work counter", tile_rules)
+_rules: ByType[None] = ByType("the work counter")
 """What each kind of statement does; (stmt, times, innermost vector loop, innermost serial loop)."""
 
 
@@ -52,9 +53,13 @@ class _Counter(TileWork):
             _rules.of(stmt)(self, stmt, times, simd, serial)
 
     @_rules(k.Accumulator, k.Comment, k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ThreadRange, k.ClusterStarted,
-            k.LoadFence, k.AwaitAsyncCopies, k.AwaitDependencies, k.Prefetch, k.MatmulPrefetch)
+            k.LoadFence, k.AwaitAsyncCopies, k.AwaitDependencies, k.Prefetch)
     def _nothing(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
         """Takes no time that is known here."""
+
+    @_rules(TileStatement)
+    def _tile(self, stmt: TileStatement, times: float, simd: Var | None, serial: Var | None) -> None:
+        stmt.count(self, times)
 
     @_rules(k.If)
     def _if(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
@@ -79,9 +84,9 @@ class _Counter(TileWork):
 
     @_rules(k.AsyncCopy)
     def _async_copy(self, stmt: k.AsyncCopy, times: float, simd: Var | None, serial: Var | None) -> None:
-        rounds = self._loading  # nothing waits for it
+        rounds = self.loading  # nothing waits for it
         self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
-        self._loading = rounds
+        self.loading = rounds
         self.work.async_copies += times
 
     @_rules(k.AllReduce)
@@ -94,7 +99,7 @@ class _Counter(TileWork):
 
     @_rules(k.Barrier)
     def _barrier(self, stmt: k.Barrier, times: float, simd: Var | None, serial: Var | None) -> None:
-        self._reduction(self._threads, 0, times)
+        self._reduction(self.threads, 0, times)
 
     @_rules(k.ClusterBarrier)
     def _cluster_barrier(self, stmt: k.ClusterBarrier, times: float, simd: Var | None, serial: Var | None) -> None:
@@ -109,12 +114,12 @@ class _Counter(TileWork):
     @_rules(k.Update)
     def _update(self, stmt: k.Update, times: float, simd: Var | None, serial: Var | None) -> None:
         self._expression(stmt.value, times, simd, serial)
-        self._op(stmt.value.dtype, stmt.combine, times, simd)
+        self.op(stmt.value.dtype, stmt.combine, times, simd)
 
     @_rules(k.ArgUpdate)
     def _arg_update(self, stmt: k.ArgUpdate, times: float, simd: Var | None, serial: Var | None) -> None:
         self._expression(stmt.value, times, simd, serial)
-        self._op(stmt.value.dtype, OpKind.MAXIMUM, 3 * times, simd)
+        self.op(stmt.value.dtype, OpKind.MAXIMUM, 3 * times, simd)
 
     @_rules(k.SetElement)
     def _set_element(self, stmt: k.SetElement, times: float, simd: Var | None, serial: Var | None) -> None:
@@ -122,7 +127,7 @@ class _Counter(TileWork):
         self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._expression_names(stmt.value)
         self.work.elements += times
         if stmt.combine is not None:
-            self._op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
+            self.op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
 
     @_rules(k.Send)
     def _send(self, stmt: k.Send, times: float, simd: Var | None, serial: Var | None) -> None:
@@ -137,7 +142,7 @@ class _Counter(TileWork):
     @_rules(k.Accumulate)
     def _accumulate(self, stmt: k.Accumulate, times: float, simd: Var | None, serial: Var | None) -> None:
         self._expression(stmt.value, times, simd, serial)
-        self._op(stmt.value.dtype, OpKind.ADD, times, simd)
+        self.op(stmt.value.dtype, OpKind.ADD, times, simd)
         if self._thread is None:
             self._access(stmt.buffer, stmt.index, times, 1, simd, serial, False)
         self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
@@ -149,7 +154,7 @@ class _Counter(TileWork):
     @_rules(k.For)
     def _loop(self, stmt: k.For, times: float, simd: Var | None, serial: Var | None) -> None:
         extent = stmt.var.extent
-        before = self._loading
+        before = self.loading
         self._loops.append(stmt.var)
         if stmt.loop is k.Loop.SIMD:
             self.work.loops += times
@@ -161,9 +166,9 @@ class _Counter(TileWork):
         else:
             self.body(stmt.body, times * extent, simd, stmt.var if extent > 1 else serial)
         self._loops.pop()
-        inside = self._loading - before
+        inside = self.loading - before
         if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
-            self._loading = before + inside * max(1.0, extent / stmt.together)
+            self.loading = before + inside * max(1.0, extent / stmt.together)
             self.work.together = max(self.work.together, loaded_together(stmt))
 
     def _still(self, condition: k.Expr) -> float:
@@ -218,8 +223,8 @@ class _Counter(TileWork):
             self.work.registers += stmt.size * max(1, stmt.dtype.compute.size // 4)
 
     def _reduction(self, width: int, members: int, times: float) -> None:
-        self.work.shuffles += times * members * max(min(width, self._warp) - 1, 0).bit_length()
-        self._waits(width, times)
+        self.work.shuffles += times * members * max(min(width, self.warp) - 1, 0).bit_length()
+        self.waits(width, times)
         self.close_round(times)
 
     def _expression(self, expr: k.Expr, times: float, simd: Var | None, serial: Var | None) -> None:
@@ -228,16 +233,16 @@ class _Counter(TileWork):
                 self._expression(a, times, simd, serial)
             dtype = (expr.args[0].dtype if expr.args else expr.dtype).compute
             # Profiles have one table for both types of halves.
-            self._op(DType.BF16 if expr.half else dtype, expr.kind, times, simd)
+            self.op(DType.BF16 if expr.half else dtype, expr.kind, times, simd)
         elif isinstance(expr, k.Load):
             self._access(expr.buffer, expr.index, times, 1, simd, serial, False)
         elif isinstance(expr, k.Element):
             self.work.elements += times
         elif isinstance(expr, k.InRange):
             self._index(expr.index, times, simd)
-            self._op(DType.I32, OpKind.LESS, times, simd)
+            self.op(DType.I32, OpKind.LESS, times, simd)
 
-    def _op(self, dtype: DType, kind: OpKind, times: float, simd: Var | None) -> None:
+    def op(self, dtype: DType, kind: OpKind, times: float, simd: Var | None) -> None:
         ops, op = self.work.scalar if simd is None else self.work.vector, (dtype, kind)
         ops[op] = ops.get(op, 0.0) + times
 
@@ -245,7 +250,7 @@ class _Counter(TileWork):
         """Divisions by constants that move with the innermost loop: a product and a shift each."""
         for atom, _ in index.terms:
             if isinstance(atom, FloorDiv | Mod) and atom.divisor & (atom.divisor - 1):
-                self._op(DType.I32, OpKind.MUL, 2 * times, simd)
+                self.op(DType.I32, OpKind.MUL, 2 * times, simd)
 
     def _access(self, buffer: str, index: Index, count: float, width: int, simd: Var | None, serial: Var | None,
                 store: bool) -> None:
@@ -253,16 +258,16 @@ class _Counter(TileWork):
             self.work.elements += count
             return
         if not store:
-            self._loading = max(self._loading, 1.0)
+            self.loading = max(self.loading, 1.0)
         self._index(index, count / width, simd)
         if self._dtypes[buffer].is_narrow:
-            self._op(DType.F32, OpKind.CAST, count, simd)
+            self.op(DType.F32, OpKind.CAST, count, simd)
         moving = self._names(index)
         distinct = width * math.prod(float(v.extent) for v in self._loops if v.name in moving)
         stride = self._stride(buffer, index, simd, serial)
         self.work.accesses.append(Access(buffer, count, min(count, distinct), width, stride, store))
         if self._thread is not None:
-            lines = lines_of(index, self._thread, self._warp, width, self._dtypes[buffer].size, stride)
+            lines = lines_of(index, self._thread, self.warp, width, self._dtypes[buffer].size, stride)
             self.work.lines += count / width * lines
 
     def _names(self, index: Index) -> frozenset[str]:

@@ -53,7 +53,7 @@ class ThreadValues(CheckedMemory):
 
     @_rules(k.Load)
     def _loaded(self, expr: k.Load, threads: Sequence[int]) -> Values:
-        return self._load_all(expr.buffer, self._places(expr.index, threads))
+        return self.load_all(expr.buffer, self._places(expr.index, threads))
 
     @_rules(k.Element)
     def _elements(self, expr: k.Element, threads: Sequence[int]) -> Values:

@@ -24,7 +24,8 @@ from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.checked_memory import Elements, Writers
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.instantiate import instantiate
-from tf_stitch.kernel_ir.interpreted_tiles import TileStatements, tile_rules
+from tf_stitch.kernel_ir.interpreted_values import ThreadValues
+from tf_stitch.kernel_ir.tile_statement import TileStatement
 from tf_stitch.kernel_ir.verifier import parts_of_blocks
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
@@ -95,11 +96,11 @@ def _by_each_thread(block: _Block, stmt: k.Stmt, active: list[int]) -> None:
 
 _per_thread: ByType[None] = ByType("the interpreter")
 """What a thread does by itself: (block, stmt, thread)."""
-_together: ByType[None] = ByType("the interpreter", tile_rules, _by_each_thread)
+_together: ByType[None] = ByType("the interpreter", otherwise=_by_each_thread)
 """What the threads of a block do in a statement: (block, stmt, active threads)."""
 
 
-class _Block(TileStatements):
+class _Block(ThreadValues):
     """One block of one phase."""
 
     def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: Writers,
@@ -123,6 +124,10 @@ class _Block(TileStatements):
     def run_body(self, body: Sequence[k.Stmt], active: list[int]) -> None:
         for stmt in body:
             _together.of(stmt)(self, stmt, active)
+
+    @_together(TileStatement)
+    def _tile(self, stmt: TileStatement, active: list[int]) -> None:
+        stmt.interpret(self)
 
     @_together(k.If)
     def _if(self, stmt: k.If, active: list[int]) -> None:
@@ -162,7 +167,7 @@ class _Block(TileStatements):
         for t in active:
             self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
 
-    @_per_thread(k.Comment, k.Prefetch, k.MatmulPrefetch, k.LoadFence, k.AwaitDependencies)
+    @_per_thread(k.Comment, k.Prefetch, k.LoadFence, k.AwaitDependencies)
     def _nothing(self, stmt: k.Stmt, t: int) -> None:
         """Has no meaning but for time and for readers."""
 
@@ -206,7 +211,7 @@ class _Block(TileStatements):
     @_together(k.Store)
     def _store_each(self, stmt: k.Store, active: list[int]) -> None:
         if active:
-            self._store_all(stmt.buffer, self._places(stmt.index, active), self._values(stmt.value, active))
+            self.store_all(stmt.buffer, self._places(stmt.index, active), self._values(stmt.value, active))
 
     @_per_thread(k.Accumulate)
     def _accumulate(self, stmt: k.Accumulate, t: int) -> None:
@@ -231,7 +236,7 @@ class _Block(TileStatements):
     @_per_thread(k.StoreVector)
     def _store_vector(self, stmt: k.StoreVector, t: int) -> None:
         index, values = self._aligned(stmt.index, stmt.width, t), self.arrays[t][stmt.array]
-        self._store_all(stmt.buffer, range(index, index + stmt.width), [values[i] for i in range(stmt.width)])
+        self.store_all(stmt.buffer, range(index, index + stmt.width), [values[i] for i in range(stmt.width)])
 
     @_per_thread(k.AwaitAsyncCopies)
     def _await_async_copies(self, stmt: k.AwaitAsyncCopies, t: int) -> None:

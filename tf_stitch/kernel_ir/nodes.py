@@ -8,6 +8,11 @@ convert.
 
 from __future__ import annotations
 
+from tf_stitch.kernel_ir.attention_gradient_statement import (
+    AttentionKeyGradient,
+    AttentionQueryGradient,
+)
+from tf_stitch.kernel_ir.attention_statement import Attention
 from tf_stitch.kernel_ir.expressions import (
     Apply,
     Element,
@@ -19,6 +24,7 @@ from tf_stitch.kernel_ir.expressions import (
     Local,
     both,
 )
+from tf_stitch.kernel_ir.matmul_statement import Matmul, MatmulPrefetch
 from tf_stitch.kernel_ir.program import (
     BLOCK,
     THREAD,
@@ -26,14 +32,12 @@ from tf_stitch.kernel_ir.program import (
     Mode,
     Program,
 )
+from tf_stitch.kernel_ir.statement import Stmt
 from tf_stitch.kernel_ir.statements import (
     TOGETHER,
     WHOLE_BLOCK,
     AllReduce,
     ArgAllReduce,
-    Attention,
-    AttentionKeyGradient,
-    AttentionQueryGradient,
     Barrier,
     BlockBarrier,
     ClusterBarrier,
@@ -44,10 +48,7 @@ from tf_stitch.kernel_ir.statements import (
     GroupBarrier,
     If,
     Loop,
-    Matmul,
-    MatmulPrefetch,
     Send,
-    Stmt,
     ThreadRange,
 )
 from tf_stitch.kernel_ir.value_statements import (
@@ -72,62 +73,3 @@ from tf_stitch.kernel_ir.value_statements import (
     StoreVector,
     Update,
 )
-
-__all__ = [
-    "BLOCK",
-    "THREAD",
-    "TOGETHER",
-    "WHOLE_BLOCK",
-    "Accumulate",
-    "Accumulator",
-    "AllReduce",
-    "Apply",
-    "ArgAllReduce",
-    "ArgUpdate",
-    "Array",
-    "Assign",
-    "AsyncCopy",
-    "Attention",
-    "AttentionKeyGradient",
-    "AttentionQueryGradient",
-    "AwaitAsyncCopies",
-    "AwaitDependencies",
-    "Barrier",
-    "BlockBarrier",
-    "Buffer",
-    "ClusterBarrier",
-    "ClusterStarted",
-    "Comment",
-    "Element",
-    "Expr",
-    "Fail",
-    "For",
-    "FromIndex",
-    "GridBarrier",
-    "GridLoop",
-    "GroupBarrier",
-    "If",
-    "InRange",
-    "Let",
-    "LetIndex",
-    "Literal",
-    "Load",
-    "LoadFence",
-    "LoadVector",
-    "Local",
-    "Loop",
-    "Matmul",
-    "MatmulPrefetch",
-    "Mode",
-    "Prefetch",
-    "Program",
-    "Send",
-    "SetElement",
-    "Space",
-    "Stmt",
-    "Store",
-    "StoreVector",
-    "ThreadRange",
-    "Update",
-    "both",
-]

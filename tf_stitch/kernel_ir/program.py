@@ -8,7 +8,8 @@ from enum import Enum
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.index import Var
-from tf_stitch.kernel_ir.statements import GridBarrier, GridLoop, Stmt, ThreadRange
+from tf_stitch.kernel_ir.statement import Stmt
+from tf_stitch.kernel_ir.statements import GridBarrier, GridLoop, ThreadRange
 
 
 class Mode(Enum):

@@ -1,4 +1,9 @@
-"""What all statements of the kernel IR share: the base, and names for the roles of their fields."""
+"""What all statements of the kernel IR share: the base, and names for the roles of their fields.
+
+Loops, branches, barriers and values are the language: their classes are in statements.py and value_statements.py, and
+what walks programs has a table of rules for them (by_type.py). A statement about whole tiles is one class in a file of
+its own (tile_statement.py).
+"""
 
 from __future__ import annotations
 
@@ -25,3 +30,13 @@ class Statement:
     """Base of all. Fields say what they hold by their roles; those without are plain values."""
 
     where: ClassVar[Where] = Where.ANYWHERE
+
+
+Stmt: TypeAlias = Statement
+Body: TypeAlias = Annotated[tuple[Statement, ...], Role.BODY]
+
+
+def kinds_of(base: type) -> tuple[type, ...]:
+    """Every kind of statement below a base, but for those that are bases themselves."""
+    below: list[type] = base.__subclasses__()
+    return tuple(kind for one in below for kind in kinds_of(one)) if below else (base,)

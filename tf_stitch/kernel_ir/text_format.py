@@ -9,8 +9,8 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
-from tf_stitch.kernel_ir.matmul import WARPGROUP
 from tf_stitch.kernel_ir.rename import in_users_names
+from tf_stitch.kernel_ir.tile_statement import TileStatement
 
 _INFIX = {OpKind.ADD: "+", OpKind.SUB: "-", OpKind.MUL: "*", OpKind.DIV: "/", OpKind.LESS: "<",
           OpKind.LESS_EQUAL: "<=", OpKind.GREATER: ">", OpKind.GREATER_EQUAL: ">=", OpKind.EQUAL: "==",
@@ -95,83 +95,9 @@ def _thread_range(stmt: k.ThreadRange, indent: str) -> Iterator[str]:
     yield from _block(stmt.body, indent + "  ")
 
 
-@_LINES(k.Attention)
-def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
-    shape, tiling = stmt.shape, stmt.tiling
-    form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
-    yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.text}:"
-    if shape.causal is not None:
-        yield f"{indent}  keys above their query + {shape.causal.ahead} score {shape.causal.value:g}"
-    yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
-    yield from _block(stmt.body, indent + "    ")
-    if stmt.weigh:
-        yield f"{indent}  {stmt.weight}:"
-        yield from _block(stmt.weigh, indent + "    ")
-    if stmt.keep:
-        yield f"{indent}  {stmt.most}, {stmt.total} of each query:"
-        yield from _block(stmt.keep, indent + "    ")
-
-
-@_LINES(k.AttentionQueryGradient)
-def _attention_query_gradient(stmt: k.AttentionQueryGradient, indent: str) -> Iterator[str]:
-    yield from _gradient(stmt, stmt.result, "queries", indent)
-    yield f"{indent}  {stmt.row_sum} is the sum over keys of {stmt.gradient}:"
-    yield from _block(stmt.summand, indent + "    ")
-    if stmt.keep:
-        yield f"{indent}  {stmt.row_sum} of each query:"
-        yield from _block(stmt.keep, indent + "    ")
-    yield f"{indent}  {stmt.gradient}:"
-    yield from _block(stmt.body, indent + "    ")
-
-
-@_LINES(k.AttentionKeyGradient)
-def _attention_key_gradient(stmt: k.AttentionKeyGradient, indent: str) -> Iterator[str]:
-    yield from _gradient(stmt, f"{stmt.result}, {stmt.result_2}", "keys", indent)
-    yield f"{indent}  {stmt.score}, {stmt.gradient}:"
-    yield from _block(stmt.body, indent + "    ")
-
-
-def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: str, rows: str, indent: str
-              ) -> Iterator[str]:
-    shape, tiling = stmt.shape, stmt.tiling
-    form = "x".join(map(str, (shape.rows, shape.columns, shape.depth, shape.width)))
-    yield (f"{indent}{results} = attention gradient {form} by {rows} of {stmt.own}, {stmt.own_2}, {stmt.other}, "
-           f"{stmt.other_2} by {tiling.warps} warps of {tiling.tile} columns, at "
-           f"{', '.join(v.name for v in stmt.position)}:")
-    if shape.causal is not None:
-        yield (f"{indent}  0 of keys above their query + {shape.causal.ahead} if {shape.causal.value:g} is far below "
-               f"{stmt.most} of the query:")
-        yield from _block(stmt.find_most, indent + "    ")
-
-
-@_LINES(k.Matmul)
-def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
-    shape, tiling = stmt.shape, stmt.tiling
-    form = "x".join(map(str, (shape.matrices, shape.m, shape.k, shape.n)))
-    parts = f"{tiling.sharers} blocks of " if tiling.sharers > 1 else ""
-    parts += f"{tiling.parts} times " if tiling.parts > 1 else ""
-    warps = f"{tiling.row_warps // WARPGROUP} warpgroups" if tiling.warpgroups else \
-        f"{tiling.row_warps}x{tiling.column_warps} warps"
-    warps += f" of two blocks that share {tiling.pair}" if tiling.pair else ""
-    yield (f"{indent}matmul {form} {shape.dtype.value} by {parts}{warps}, "
-           f"tiles {tiling.rows}x{tiling.columns}, {tiling.stages} stages of {tiling.words} words:")
-    for name, buffer, operand, place, body in (("a", stmt.a, shape.a, stmt.a_place, stmt.load_a),
-                                               ("b", stmt.b, shape.b, stmt.b_place, stmt.load_b)):
-        lies = "rows" if operand.along_terms is (name == "a") else "columns"
-        if buffer:
-            yield f"{indent}  {name} = {buffer} by {lies}{', prefetched' if name == 'b' and stmt.ahead else ''}"
-        else:
-            yield (f"{indent}  {name} = {stmt.values} by {lies}, {operand.vector} at "
-                   f"{', '.join(v.name for v in place)}:")
-            yield from _block(body, indent + "    ")
-    each = f"{shape.vector} of each of {shape.gates} gates" if shape.gates > 1 else shape.vector
-    yield f"{indent}  {stmt.results}, {each} at {', '.join(v.name for v in stmt.place)}:"
-    yield from _block(stmt.finish, indent + "    ")
-
-
-@_LINES(k.MatmulPrefetch)
-def _matmul_prefetch(stmt: k.MatmulPrefetch, indent: str) -> Iterator[str]:
-    yield f"{indent}prefetch stages of {stmt.b}"
+@_LINES(TileStatement)
+def _tile(stmt: TileStatement, indent: str) -> Iterator[str]:
+    yield from (indent + line for line in stmt.lines(_block))
 
 
 @_LINES(k.If)

@@ -50,7 +50,7 @@ def side_by_side(programs: Sequence[k.Program], resident: int = 0) -> k.Program:
 
 def _own(stmt: k.Stmt, barrier: k.BlockBarrier, shared: int) -> k.Stmt:
     """A statement with a barrier and shared memory of its range's own."""
-    changed = replace(stmt, **dict.fromkeys(names_of(stmt, Role.BARRIER), barrier))  # type: ignore[arg-type]
+    changed = replace(stmt, **dict.fromkeys(names_of(stmt, Role.BARRIER), barrier))
     if isinstance(changed, k.Array) and changed.space is k.Space.SHARED and changed.offset is not None:
         return replace(changed, offset=changed.offset + shared)
     return changed

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from tf_stitch.device.spec import ASYNC_COPY_BYTES
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
-from tf_stitch.kernel_ir.attention import shared_words
-from tf_stitch.kernel_ir.attention_gradient import gradient_words
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.dependencies import awaits_itself, verify_dependencies
-from tf_stitch.kernel_ir.index import Index, Var
-from tf_stitch.kernel_ir.matmul import shared_words as matmul_words
+from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.roles import Role, Where, held
+from tf_stitch.kernel_ir.scope import Scope, require
 from tf_stitch.kernel_ir.thread_ranges import verify_ranges
+from tf_stitch.kernel_ir.tile_statement import TileStatement
 from tf_stitch.kernel_ir.walk import accesses, arrays, evaluated, operands, statements
 
 _OF_CLUSTERS = (k.Send, k.ClusterStarted, k.ClusterBarrier)
@@ -31,24 +29,24 @@ def verify_program(program: k.Program) -> None:
         VerifyError: the first violation.
     """
     names = [b.name for b in program.buffers]
-    _require(len(set(names)) == len(names), "two buffers have one name")
+    require(len(set(names)) == len(names), "two buffers have one name")
     for b in program.buffers:
         _require_name(b.name)
-        _require(b.constant is None or (len(b.constant) == b.size and b.mode is k.Mode.READ), f"table {b.name}")
-    _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
+        require(b.constant is None or (len(b.constant) == b.size and b.mode is k.Mode.READ), f"table {b.name}")
+    require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
     if program.partitioned:
         verify_ranges(program)
     verifier = _Verifier(program)
     for phase in program.phases():
         verifier.threads = phase.threads
         body = [s for s in phase.body if s.where is not Where.TOP_OF_BLOCK and not isinstance(s, k.AwaitDependencies)]
-        verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: phase.threads}), parted=False)
+        verifier.body(body, Scope({k.BLOCK: phase.grid, k.THREAD: phase.threads}), parted=False)
         for first, second in overlapping(phase):
             raise VerifyError(f"arrays {first} and {second} share memory with no barrier between their uses")
     if any(isinstance(s, k.GridLoop | k.GridBarrier) for s in program.body):
         _verify_grid_barriers(program)
     if not program.partitioned:
-        _require(all(barrier == k.WHOLE_BLOCK for s in statements(program.body) for barrier in held(s, Role.BARRIER)),
+        require(all(barrier == k.WHOLE_BLOCK for s in statements(program.body) for barrier in held(s, Role.BARRIER)),
                  "a barrier of some of the threads outside of a thread range")
     _verify_cluster(program)
     verify_dependencies(program)
@@ -58,21 +56,21 @@ def _verify_cluster(program: k.Program) -> None:
     """Blocks of a cluster send to each other after all have started, and read what they got, or end, behind a barrier.
     """
     found = list(statements(program.body))
-    _require(program.cluster > 1 or not any(isinstance(s, _OF_CLUSTERS) for s in found), "no cluster")
-    _require(program.grid % program.cluster == 0, f"{program.grid} blocks in clusters of {program.cluster}")
-    _require(program.cluster == 1 or not program.looped, "a grid loop of clusters")
+    require(program.cluster > 1 or not any(isinstance(s, _OF_CLUSTERS) for s in found), "no cluster")
+    require(program.grid % program.cluster == 0, f"{program.grid} blocks in clusters of {program.cluster}")
+    require(program.cluster == 1 or not program.looped, "a grid loop of clusters")
     received = {a.name for a in arrays(program.body) if a.received}
     started, unread = False, set[str]()
     for stmt in program.body:
         inner = list(statements([stmt]))
         sent = {s.array for s in inner if isinstance(s, k.Send)}
         read = {e.array for s in inner for e in evaluated(s) if isinstance(e, k.Element)} & received
-        _require(started or not sent, f"{sent} is sent before the cluster has started")
-        _require(not read & (unread | sent), f"{read & (unread | sent)}: no cluster barrier after its sending")
-        _require(not (isinstance(stmt, k.ClusterStarted) and started), "the cluster starts twice")
+        require(started or not sent, f"{sent} is sent before the cluster has started")
+        require(not read & (unread | sent), f"{read & (unread | sent)}: no cluster barrier after its sending")
+        require(not (isinstance(stmt, k.ClusterStarted) and started), "the cluster starts twice")
         started |= isinstance(stmt, k.ClusterStarted)
         unread = set() if isinstance(stmt, k.ClusterBarrier) else unread | sent
-    _require(not unread, f"{unread}: no cluster barrier after its sending")
+    require(not unread, f"{unread}: no cluster barrier after its sending")
 
 
 def _verify_grid_barriers(program: k.Program) -> None:
@@ -82,20 +80,20 @@ def _verify_grid_barriers(program: k.Program) -> None:
     fresh: set[str] = set()  # written since the last barrier
     scratch = {b.name for b in program.buffers if b.mode is k.Mode.SCRATCH}
     for stmt in program.body:
-        _require(isinstance(stmt, k.GridLoop | k.GridBarrier | k.Comment),
+        require(isinstance(stmt, k.GridLoop | k.GridBarrier | k.Comment),
                  f"{type(stmt).__name__} beside grid loops")
         if isinstance(stmt, k.GridBarrier):
             fresh.clear()
         elif isinstance(stmt, k.GridLoop):
-            _require(stmt.blocks % stmt.group == 0 and program.grid % stmt.group == 0,
+            require(stmt.blocks % stmt.group == 0 and program.grid % stmt.group == 0,
                      f"{stmt.blocks} blocks on a grid of {program.grid}, {stmt.group} together")
-            _require(not any(arrays(stmt.body, k.Space.SHARED)) or isinstance(stmt.body[-1], k.Barrier),
+            require(not any(arrays(stmt.body, k.Space.SHARED)) or isinstance(stmt.body[-1], k.Barrier),
                      "no barrier before the next block uses the same shared memory")
             reads, writes = buffers_touched(stmt.body)
-            _require(not fresh & (reads | writes), f"{fresh & (reads | writes)}: no grid barrier after its writing")
+            require(not fresh & (reads | writes), f"{fresh & (reads | writes)}: no grid barrier after its writing")
             for part in between_barriers(stmt):
                 reads, writes = buffers_touched(part)
-                _require(reads & scratch <= written, f"{reads & scratch - written} is read before it is written")
+                require(reads & scratch <= written, f"{reads & scratch - written} is read before it is written")
                 written |= writes
                 fresh |= writes
 
@@ -126,26 +124,7 @@ def buffers_touched(body: Sequence[k.Stmt]) -> tuple[set[str], set[str]]:
 
 def _require_name(name: str) -> None:
     """Sources have it as it is."""
-    _require(name.isidentifier() and name.isascii(), f"{name!r} is no name in C")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise VerifyError(message)
-
-
-@dataclass
-class _Scope:
-    """What is declared: index variables with their extents, scalars (True: may change), arrays with their sizes; and
-    which variables are the same for all threads of a block."""
-
-    indices: dict[str, int]
-    scalars: dict[str, bool] = field(default_factory=dict)
-    arrays: dict[str, int] = field(default_factory=dict)
-    uniform: frozenset[str] = frozenset({k.BLOCK})
-
-    def inner(self) -> _Scope:
-        return _Scope(dict(self.indices), dict(self.scalars), dict(self.arrays), self.uniform)
+    require(name.isidentifier() and name.isascii(), f"{name!r} is no name in C")
 
 
 _rules: ByType[None] = ByType("the verifier", otherwise=lambda *_: None)
@@ -160,20 +139,20 @@ class _Verifier:
         self.received: set[str] = set()
         self.packed: set[str] = set()
 
-    def body(self, body: Sequence[k.Stmt], scope: _Scope, parted: bool) -> None:
+    def body(self, body: Sequence[k.Stmt], scope: Scope, parted: bool) -> None:
         for stmt in body:
             self._reads(stmt, scope)
             self._names(stmt, scope)
             self._stands(stmt, parted)
             _rules.of(stmt)(self, stmt, scope, parted)
 
-    def _names(self, stmt: k.Stmt, scope: _Scope) -> None:
+    def _names(self, stmt: k.Stmt, scope: Scope) -> None:
         """By the roles of its fields."""
         for role, writes in ((Role.READS, False), (Role.HINTS, False), (Role.WRITES, True)):
             for name in filter(None, held(stmt, role)):
                 self._buffer(name, writes)
         for name in held(stmt, Role.ARRAY):
-            _require(name in scope.arrays, f"array {name} is not declared here")
+            require(name in scope.arrays, f"array {name} is not declared here")
         for name in held(stmt, Role.SETS):
             self._mutable(name, scope)
         for role in (Role.LET, Role.VAR):
@@ -183,12 +162,12 @@ class _Verifier:
 
     def _stands(self, stmt: k.Stmt, parted: bool) -> None:
         name = type(stmt).__name__
-        _require(stmt.where is not Where.TOP_OF_PROGRAM, f"{name} inside a grid loop")
-        _require(stmt.where is not Where.TOP_OF_BLOCK, f"{name} where threads may miss it")
-        _require(stmt.where is not Where.TOGETHER or not parted, f"{name} where threads part")
+        require(stmt.where is not Where.TOP_OF_PROGRAM, f"{name} inside a grid loop")
+        require(stmt.where is not Where.TOP_OF_BLOCK, f"{name} where threads may miss it")
+        require(stmt.where is not Where.TOGETHER or not parted, f"{name} where threads part")
 
     @_rules(k.For)
-    def _for(self, stmt: k.For, scope: _Scope, parted: bool) -> None:
+    def _for(self, stmt: k.For, scope: Scope, parted: bool) -> None:
         inner = scope.inner()
         _require_name(stmt.var.name)
         inner.indices[stmt.var.name] = stmt.var.extent
@@ -196,26 +175,26 @@ class _Verifier:
         self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit, scope)))
 
     @_rules(k.If)
-    def _if(self, stmt: k.If, scope: _Scope, parted: bool) -> None:
+    def _if(self, stmt: k.If, scope: Scope, parted: bool) -> None:
         for side in (stmt.body, stmt.orelse):
             self.body(side, scope.inner(), parted=True)
 
     @_rules(k.LetIndex)
-    def _let_index(self, stmt: k.LetIndex, scope: _Scope, parted: bool) -> None:
-        _require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
+    def _let_index(self, stmt: k.LetIndex, scope: Scope, parted: bool) -> None:
+        require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
         _require_name(stmt.var.name)
         scope.indices[stmt.var.name] = stmt.var.extent
         uniform = isinstance(stmt.source, Index) and stmt.source.names <= scope.uniform
         scope.uniform = scope.uniform | {stmt.var.name} if uniform else scope.uniform - {stmt.var.name}
 
     @_rules(k.Array)
-    def _array(self, stmt: k.Array, scope: _Scope, parted: bool) -> None:
-        _require(stmt.size > 0, f"array {stmt.name} is empty")
-        _require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
-        _require(not stmt.received or stmt.space is k.Space.SHARED, f"{stmt.name} cannot be sent to")
-        _require(not stmt.carried or (stmt.space is k.Space.SHARED and self.program.looped),
+    def _array(self, stmt: k.Array, scope: Scope, parted: bool) -> None:
+        require(stmt.size > 0, f"array {stmt.name} is empty")
+        require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
+        require(not stmt.received or stmt.space is k.Space.SHARED, f"{stmt.name} cannot be sent to")
+        require(not stmt.carried or (stmt.space is k.Space.SHARED and self.program.looped),
                  f"{stmt.name} is carried from turn to turn, but no shared array of a grid loop")
-        _require(not stmt.packed or (stmt.space is k.Space.LOCAL and stmt.init is None and stmt.nbytes % 4 == 0),
+        require(not stmt.packed or (stmt.space is k.Space.LOCAL and stmt.init is None and stmt.nbytes % 4 == 0),
                  f"{stmt.name} cannot be packed")
         _require_name(stmt.name)
         scope.arrays[stmt.name] = stmt.size
@@ -225,152 +204,86 @@ class _Verifier:
             self.packed.add(stmt.name)
 
     @_rules(k.AllReduce, k.ArgAllReduce)
-    def _reduction(self, stmt: k.AllReduce | k.ArgAllReduce, scope: _Scope, parted: bool) -> None:
+    def _reduction(self, stmt: k.AllReduce | k.ArgAllReduce, scope: Scope, parted: bool) -> None:
         for name, _ in stmt.members if isinstance(stmt, k.AllReduce) else ():
             self._mutable(name, scope)
-        _require(stmt.width & (stmt.width - 1) == 0 and self.threads % stmt.width == 0,
+        require(stmt.width & (stmt.width - 1) == 0 and self.threads % stmt.width == 0,
                  f"a reduction over {stmt.width} of {self.threads} threads")
 
     @_rules(k.SetElement)
-    def _set_element(self, stmt: k.SetElement, scope: _Scope, parted: bool) -> None:
-        _require(stmt.array not in self.received, f"{stmt.array} is written by sending")
-        _require(stmt.array not in self.packed, f"{stmt.array} is filled by vectors")
+    def _set_element(self, stmt: k.SetElement, scope: Scope, parted: bool) -> None:
+        require(stmt.array not in self.received, f"{stmt.array} is written by sending")
+        require(stmt.array not in self.packed, f"{stmt.array} is filled by vectors")
         product = isinstance(stmt.value, k.Apply) and stmt.value.kind is OpKind.MUL and stmt.value.dtype.is_float
-        _require(not stmt.fused or (product and stmt.combine is OpKind.SUM), f"what {stmt.array} adds is no product")
+        require(not stmt.fused or (product and stmt.combine is OpKind.SUM), f"what {stmt.array} adds is no product")
 
     @_rules(k.Send)
-    def _send(self, stmt: k.Send, scope: _Scope, parted: bool) -> None:
-        _require(stmt.array in self.received, f"{stmt.array} receives nothing")
-        _require(stmt.block.bounds[0] >= 0, f"block {stmt.block} of a cluster")
+    def _send(self, stmt: k.Send, scope: Scope, parted: bool) -> None:
+        require(stmt.array in self.received, f"{stmt.array} receives nothing")
+        require(stmt.block.bounds[0] >= 0, f"block {stmt.block} of a cluster")
 
     @_rules(k.LoadFence)
-    def _load_fence(self, stmt: k.LoadFence, scope: _Scope, parted: bool) -> None:
-        _require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
-        _require(self.threads > 1, "loads of a CPU are not held in place")
+    def _load_fence(self, stmt: k.LoadFence, scope: Scope, parted: bool) -> None:
+        require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
+        require(self.threads > 1, "loads of a CPU are not held in place")
 
     @_rules(k.Prefetch)
-    def _prefetch(self, stmt: k.Prefetch, scope: _Scope, parted: bool) -> None:
-        _require(self.threads == 1 or awaits_itself(self.program), "a prefetch by threads of a GPU that await nothing")
+    def _prefetch(self, stmt: k.Prefetch, scope: Scope, parted: bool) -> None:
+        require(self.threads == 1 or awaits_itself(self.program), "a prefetch by threads of a GPU that await nothing")
 
-    @_rules(k.Attention)
-    def _attention(self, stmt: k.Attention, scope: _Scope, parted: bool) -> None:
-        _require(self.threads == stmt.tiling.threads, f"attention by {self.threads} threads")
-        words = shared_words(stmt.shape.keys, (stmt.shape.depth, stmt.shape.width), stmt.shape.dtype, stmt.tiling)
-        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
-        inner = scope.inner()
-        inner.indices |= {variable.name: variable.extent for variable in stmt.position}
-        weighed = inner.inner()
-        inner.scalars[stmt.score] = True
-        self.body(stmt.body, inner, parted=True)
-        weighed.scalars[stmt.weight] = True
-        self.body(stmt.weigh, weighed, parted=True)
-        self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.most, stmt.total), scope)
+    @_rules(TileStatement)
+    def _tile(self, stmt: TileStatement, scope: Scope, parted: bool) -> None:
+        stmt.verify(self, scope)
 
-    @_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)
-    def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, scope: _Scope, parted: bool
-                            ) -> None:
-        _require(self.threads == stmt.tiling.threads, f"attention by {self.threads} threads")
-        words = gradient_words(stmt.shape, stmt.tiling)
-        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
-        inner = scope.inner()
-        inner.indices |= {variable.name: variable.extent for variable in stmt.position}
-        inner.scalars |= {stmt.score: True, stmt.gradient: True}
-        if stmt.shape.causal is not None:
-            self._of_rows(stmt.find_most, stmt.position[:3], (stmt.most,), scope, assigned=True)
-        if isinstance(stmt, k.AttentionQueryGradient):
-            self.body(stmt.summand, inner.inner(), parted=True)
-            self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.row_sum,), scope)
-            inner.scalars[stmt.row_sum] = False
-        self.body(stmt.body, inner, parted=True)
-
-    def _of_rows(self, keep: Sequence[k.Stmt], position: Sequence[Var], scalars: Sequence[str], scope: _Scope,
-                 assigned: bool = False) -> None:
-        """What is done with what is known of each query, or finds it."""
-        inner = scope.inner()
-        inner.indices |= {variable.name: variable.extent for variable in position}
-        inner.scalars |= dict.fromkeys(scalars, assigned)
-        self.body(keep, inner, parted=True)
-
-    @_rules(k.MatmulPrefetch)
-    def _matmul_prefetch(self, stmt: k.MatmulPrefetch, scope: _Scope, parted: bool) -> None:
-        _require(stmt.shape.b.place is not None, "a prefetch of what a body computes")
-        _require(any(isinstance(s, k.Matmul) and s.ahead and (s.b, s.tiles, s.shape, s.tiling) ==
-                     (stmt.b, stmt.tiles, stmt.shape, stmt.tiling) for s in self.program.body),
-                 f"no matmul waits for the prefetch of {stmt.b}")
-
-    @_rules(k.Matmul)
-    def _matmul(self, stmt: k.Matmul, scope: _Scope, parted: bool) -> None:
-        shape = stmt.shape
-        _require(self.threads == stmt.tiling.threads, f"a matmul by {self.threads} threads")
-        _require(stmt.tiling.cluster == self.program.cluster,
-                 f"{stmt.tiling.cluster} blocks share a matmul in clusters of {self.program.cluster}")
-        _require(bool(stmt.maps) is bool(stmt.tiling.pair), "operands are described for pairs of blocks")
-        words = matmul_words(shape, stmt.tiling)
-        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
-        operands = ((stmt.a, shape.a, stmt.a_place, stmt.load_a), (stmt.b, shape.b, stmt.b_place, stmt.load_b))
-        for name, operand, place, body in operands:
-            _require(bool(name) is (operand.place is not None), f"operand {name or 'of a body'} of a matmul")
-            self._in_matmul(scope, place, stmt.values, operand.vector, body)
-        across = stmt.tiling.columns
-        _require(shape.n % shape.gates == 0 == across % shape.finished and shape.gate_columns % shape.vector == 0,
-                 f"{shape.gates} gates of {shape.n} columns, {shape.vector} at a time in tiles of {across}")
-        self._in_matmul(scope, stmt.place, stmt.results, shape.finished, stmt.finish)
-
-    def _in_matmul(self, scope: _Scope, place: Sequence[Var], array: str, size: int, body: Sequence[k.Stmt]) -> None:
-        inner = scope.inner()
-        inner.indices |= {variable.name: variable.extent for variable in place}
-        inner.arrays[array] = size
-        self.body(body, inner, parted=True)
-
-    def _differs(self, index: Index, scope: _Scope) -> bool:
+    def _differs(self, index: Index, scope: Scope) -> bool:
         """Whether threads of one block may see different values."""
         return not index.names <= scope.uniform and self.threads > 1
 
-    def _mutable(self, name: str, scope: _Scope) -> None:
-        _require(scope.scalars.get(name, False), f"{name} is no accumulator that is declared here")
+    def _mutable(self, name: str, scope: Scope) -> None:
+        require(scope.scalars.get(name, False), f"{name} is no accumulator that is declared here")
 
     @_rules(k.LoadVector, k.StoreVector)
-    def _vector(self, stmt: k.LoadVector | k.StoreVector, scope: _Scope, parted: bool) -> None:
-        _require(scope.arrays.get(stmt.array, 0) >= stmt.width, f"{stmt.array} cannot hold {stmt.width} elements")
-        _require(stmt.index.bounds[0] >= 0 and stmt.width & (stmt.width - 1) == 0,
+    def _vector(self, stmt: k.LoadVector | k.StoreVector, scope: Scope, parted: bool) -> None:
+        require(scope.arrays.get(stmt.array, 0) >= stmt.width, f"{stmt.array} cannot hold {stmt.width} elements")
+        require(stmt.index.bounds[0] >= 0 and stmt.width & (stmt.width - 1) == 0,
                  f"a vector of {stmt.width} at {stmt.index}")
-        _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
+        require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
                  f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
 
     @_rules(k.AsyncCopy)
-    def _async_copy(self, stmt: k.AsyncCopy, scope: _Scope, parted: bool) -> None:
+    def _async_copy(self, stmt: k.AsyncCopy, scope: Scope, parted: bool) -> None:
         buffer = self.buffers[stmt.buffer]
-        _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is copied")
-        _require(stmt.width * buffer.dtype.size == ASYNC_COPY_BYTES, f"an asynchronous copy of {stmt.width} elements")
-        _require(stmt.at.bounds[1] + stmt.width <= scope.arrays.get(stmt.array, 0), f"{stmt.array} is too small")
+        require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is copied")
+        require(stmt.width * buffer.dtype.size == ASYNC_COPY_BYTES, f"an asynchronous copy of {stmt.width} elements")
+        require(stmt.at.bounds[1] + stmt.width <= scope.arrays.get(stmt.array, 0), f"{stmt.array} is too small")
         for index in (stmt.at, stmt.index):
-            _require(all(c % stmt.width == 0 for c in (*(c for _, c in index.terms), index.offset)),
+            require(all(c % stmt.width == 0 for c in (*(c for _, c in index.terms), index.offset)),
                      f"an asynchronous copy of {stmt.width} at {index}, which is not a multiple of it")
 
     def _buffer(self, name: str, writes: bool) -> None:
-        _require(name in self.buffers, f"buffer {name} is not declared")
+        require(name in self.buffers, f"buffer {name} is not declared")
         wrong = k.Mode.READ if writes else k.Mode.WRITE
-        _require(self.buffers[name].mode is not wrong, f"buffer {name} is declared as {self.buffers[name].mode.value}")
+        require(self.buffers[name].mode is not wrong, f"buffer {name} is declared as {self.buffers[name].mode.value}")
 
-    def _reads(self, stmt: k.Stmt, scope: _Scope) -> None:
+    def _reads(self, stmt: k.Stmt, scope: Scope) -> None:
         for part in operands(stmt):
             if isinstance(part, Index):
                 self._index(part, scope)
             else:
                 self._expr(part, scope)
 
-    def _index(self, index: Index, scope: _Scope) -> None:
+    def _index(self, index: Index, scope: Scope) -> None:
         for v in index.variables():
-            _require(scope.indices.get(v.name) == v.extent, f"index {v.name} is not declared here with {v.extent}")
+            require(scope.indices.get(v.name) == v.extent, f"index {v.name} is not declared here with {v.extent}")
 
-    def _expr(self, expr: k.Expr, scope: _Scope) -> None:
+    def _expr(self, expr: k.Expr, scope: Scope) -> None:
         if isinstance(expr, k.Local):
-            _require(expr.name in scope.scalars, f"{expr.name} is not declared here")
+            require(expr.name in scope.scalars, f"{expr.name} is not declared here")
         elif isinstance(expr, k.Load):
             self._buffer(expr.buffer, writes=False)
             self._index(expr.index, scope)
         elif isinstance(expr, k.Element):
-            _require(expr.array in scope.arrays, f"array {expr.array} is not declared here")
+            require(expr.array in scope.arrays, f"array {expr.array} is not declared here")
             self._index(expr.index, scope)
         elif isinstance(expr, k.FromIndex | k.InRange):
             self._index(expr.index, scope)

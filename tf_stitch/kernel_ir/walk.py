@@ -109,7 +109,7 @@ def expanded(body: Sequence[k.Stmt], change: Callable[[k.Stmt], Sequence[k.Stmt]
     out: list[k.Stmt] = []
     for stmt in body:
         inner = {name: expanded(getattr(stmt, name), change) for name in names_of(stmt, Role.BODY)}
-        changed: Any = replace(stmt, **inner) if inner else stmt  # type: ignore[arg-type]
+        changed: Any = replace(stmt, **inner) if inner else stmt
         out += change(changed)
     return tuple(out)
 

@@ -124,7 +124,7 @@ MUTANTS = (
            "[\"\", f\"tfs_read_late",
            ("tests/emit/test_cuda.py",)),
     Mutant("compilers may put loads behind the wait", "tf_stitch/emit/cuda_kernel.py",
-           "if self._early and isinstance(expr, k.Load)",
+           "if self.early and isinstance(expr, k.Load)",
            "if False",
            ("tests/compiler/test_early_weights.py",)),
     Mutant("what is read after the wait is taken for constant", "tf_stitch/emit/cuda_kernel.py",
