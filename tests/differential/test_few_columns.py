@@ -33,12 +33,13 @@ FORMS: dict[str, Callable[[Node, Node], Node]] = {
 
 
 CASES = list(product(FORMS, (2, 3, 4), (DType.F32, DType.F16, DType.I32, DType.F64)))
-IN_TURN = zip(product(FORMS, (2, 3, 4)), cycle((DType.F16, DType.I32, DType.F64, DType.F16)), strict=False)
+IN_TURN = [(*of, dtype) for of, dtype in zip(product(FORMS, (2, 3, 4)),
+                                              cycle((DType.F16, DType.I32, DType.F64, DType.F16)), strict=False)]
 """Each commit has every form in float32, and in one other type."""
 
 
 @pytest.mark.parametrize(("form", "columns", "dtype"), rows_of_each_commit(
-    [*(case for case in CASES if case[2] is DType.F32), *((*of, dtype) for of, dtype in IN_TURN)], CASES))
+    [*(case for case in CASES if case[2] is DType.F32), *IN_TURN], CASES))
 def test_rows_of_few_columns(form: str, columns: int, dtype: DType) -> None:
     outputs = []
     for n, m in ((7, 9), (1023, 3), (33, 31), (127, 31), (15, 1)):

@@ -95,7 +95,7 @@ def test_legacy_keras(run: Runner, tmp_path: Path) -> None:
 
 OTHER_SETTINGS = {"in Python": {"TF_STITCH_WRAP": "py_function"}, "greedy": {"TF_STITCH_PLANNER": "greedy"}}
 SHARE = 4
-"""A setting has so many parts of all cases in turn, one each day."""
+"""Parts that the cases of a setting are cut into; one of them runs each day."""
 
 
 @pytest.mark.of_today

@@ -2,9 +2,9 @@
 seconds of processor time each, more than most programs need for themselves.
 
 What runs so is a process of its own, with its own environment, arguments, output and exit, but for three things: it was
-not started anew (tests of activation, of signals and of memory have to be), what TensorFlow reads of the environment
-when it is imported is the server's (see AT_IMPORT), and a program that has come to its end leaves its modules and
-threads to the system (but for WHOLE_END).
+not started anew (tests of activation and of leaks have to be), what TensorFlow reads of the environment when it is
+imported is the server's (see AT_IMPORT), and a program that has come to its end leaves its modules and threads to the
+system (but for WHOLE_END).
 
     python -P tests/support/fork_server.py SOCKET
     python -P tests/support/fork_server.py SOCKET program.py ARGUMENTS
