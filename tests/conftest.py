@@ -15,7 +15,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.durations import ProcessorClock, Spent, caches_are_empty, grown, record, recorded, summary
+from tests.support.durations import (
+    RECORD,
+    ProcessorClock,
+    Spent,
+    caches_are_empty,
+    grown,
+    not_on_record,
+    record,
+    recorded,
+    summary,
+)
 from tests.support.fork_server import ForkServer
 from tests.support.shared_cache import shared_cache
 from tests.support.workers import run_in_workers, tensorflow_has_started
@@ -155,6 +165,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
     for line in _grown(config):
         terminalreporter.write_line(f"FAILED {line}", red=True)
+    if config.stash[_WITH_EMPTY_CACHES] and _is_whole(config) and not _has_parts_of_files(config):
+        if lines := not_on_record(_SPENT, recorded()):
+            terminalreporter.write_line(f"not on record, lines for {RECORD.relative_to(TESTS.parent)}:")
+        for line in lines:
+            terminalreporter.write_line(line)
     if config.getoption("--record-durations"):
         if not config.stash[_WITH_EMPTY_CACHES]:
             terminalreporter.write_line("not recorded: a run with empty caches takes longer. Set XDG_CACHE_HOME to a "

@@ -35,6 +35,7 @@ from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.host_builder import OPTIONS, build_host
 from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_empty
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import OPTIONS as CUDA_OPTIONS
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.schedule.reuse import Reuse
 
@@ -48,6 +49,10 @@ RELATIVE = {DType.F16: 1e-2, DType.BF16: 6e-2, DType.F32: 3e-5, DType.F64: 1e-11
 LIGHT = tuple("-O1" if option == "-O3" else option for option in OPTIONS)
 """For the C compiler, of many kernels whose values are the subject: it takes half the time, and loops that are marked
 for vectors become vectors all the same. Tests of single patterns and of emission build as users do."""
+
+
+QUICK = (*CUDA_OPTIONS, "--Ofast-compile=max")
+"""For NVRTC, of sources that it is to accept: it optimizes little, which is half of its time with large kernels."""
 
 
 @dataclass
@@ -264,7 +269,7 @@ def run_host(graph: TensorGraph, region: CompiledRegion, values: Values, options
 def build_cubin(region: CompiledRegion) -> None:
     """Compiles the CUDA source for an H200."""
     COUNTS.cubins += 1
-    assert build_cuda(region.source, "90", cache()).stat().st_size > 0
+    assert build_cuda(region.source, "90", cache(), QUICK).stat().st_size > 0
 
 
 def results_by_key(graph: TensorGraph, outs: list[Array], state: dict[str, Array]) -> Values:

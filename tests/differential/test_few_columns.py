@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, product
 
 import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_host
+from tests.support.tiers import rows_of_each_commit
 from tf_stitch.device.spec import CPU
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -30,9 +32,14 @@ FORMS: dict[str, Callable[[Node, Node], Node]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.I32, DType.F64], ids=lambda d: d.value)
-@pytest.mark.parametrize("columns", [2, 3, 4])
-@pytest.mark.parametrize("form", FORMS)
+CASES = list(product(FORMS, (2, 3, 4), (DType.F32, DType.F16, DType.I32, DType.F64)))
+IN_TURN = [(*of, dtype) for of, dtype in zip(product(FORMS, (2, 3, 4)),
+                                              cycle((DType.F16, DType.I32, DType.F64, DType.F16)), strict=False)]
+"""Each commit has every form in float32, and in one other type."""
+
+
+@pytest.mark.parametrize(("form", "columns", "dtype"), rows_of_each_commit(
+    [*(case for case in CASES if case[2] is DType.F32), *IN_TURN], CASES))
 def test_rows_of_few_columns(form: str, columns: int, dtype: DType) -> None:
     outputs = []
     for n, m in ((7, 9), (1023, 3), (33, 31), (127, 31), (15, 1)):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, Plain, Run, Runner
 from tests.support.plain_results import OUT
+from tests.support.tiers import each_commit, of_today
 
 Arrays = Mapping[str, Any]
 STITCHED = ("plain_function", "changing_shapes", "tape_inside", "tape_outside", "while_loop", "conditional",
@@ -21,9 +22,10 @@ LEFT_ALONE = ("compiled_by_xla_graph", "input_pipeline_graph", "python_function_
 TOLERANCE = {"element_types": 2e-2}  # sums in half precision
 
 
-def results_of(runner: Runner, program: str, folder: Path, stitch: str, **variables: str) -> tuple[Arrays, Run]:
+def results_of(runner: Runner, program: str, folder: Path, stitch: str, *cases: str, **variables: str
+               ) -> tuple[Arrays, Run]:
     out = folder / f"{program}{stitch}.npz"
-    done = runner(PROGRAMS / f"{program}.py", out, stitch=stitch, **variables)
+    done = runner(PROGRAMS / f"{program}.py", out, *cases, stitch=stitch, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return np.load(out), done
 
@@ -91,14 +93,20 @@ def test_legacy_keras(run: Runner, tmp_path: Path) -> None:
     assert sum(graph["stitched_nodes"] for graph in done.report["graphs"]) > 0
 
 
-@pytest.mark.parametrize("variables", [
-    {"TF_STITCH_WRAP": "py_function"},
-    pytest.param({"TF_STITCH_PLANNER": "greedy"}, marks=pytest.mark.exhaustive)])
-def test_other_settings(
-    forked: Runner, tmp_path: Path, both: tuple[Arrays, Arrays, Run], variables: dict[str, str]
-) -> None:
-    stitched, done = results_of(forked, "activation_cases", tmp_path, "1", **variables)
-    for case in _cases():
+OTHER_SETTINGS = {"in Python": {"TF_STITCH_WRAP": "py_function"}, "greedy": {"TF_STITCH_PLANNER": "greedy"}}
+SHARE = 4
+"""Parts that the cases of a setting are cut into; one of them runs each day."""
+
+
+@pytest.mark.of_today
+@pytest.mark.parametrize("cases", each_commit(of_today(PARTS := [tuple(_cases()[i::SHARE]) for i in range(SHARE)], 1),
+                                              PARTS), ids=lambda cases: cases[0])
+@pytest.mark.parametrize("setting", each_commit(["in Python"], OTHER_SETTINGS))
+def test_other_settings(forked: Runner, tmp_path: Path, both: tuple[Arrays, Arrays, Run], setting: str,
+                        cases: tuple[str, ...]) -> None:
+    variables = OTHER_SETTINGS[setting]
+    stitched, done = results_of(forked, "activation_cases", tmp_path, "1", *cases, **variables)
+    for case in cases:
         same(both[0], stitched, f"{case}.")
     assert done.report is not None
     wrap = variables.get("TF_STITCH_WRAP", "native")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
+from tests.support.tiers import rows_of_each_commit
 
 MANY_LENGTHS = PROGRAMS / "many_lengths.py"
 TWO_BATCHES = PROGRAMS / "two_batches.py"
-SCOPES = pytest.mark.parametrize("scope", ["auto", "region"])
+ALL_SCOPES = ("auto", "region")
+SCOPES = pytest.mark.parametrize("scope", ALL_SCOPES)
 
 
 def check(run: Run) -> None:
@@ -63,8 +66,11 @@ def test_two_batches_of_one_size(forked: Runner, cache: Path, scope: str) -> Non
         assert region["builds"] <= 2
 
 
-@SCOPES
-@pytest.mark.parametrize("pairs", ["4x4,4x1,1x4,1x1,5x5", "4x1,1x4,3x3"])
+PAIRS = ("4x4,4x1,1x4,1x1,5x5", "4x1,1x4,3x3")
+
+
+@pytest.mark.parametrize(("pairs", "scope"), rows_of_each_commit(zip(PAIRS, ALL_SCOPES, strict=True),
+                                                                 product(PAIRS, ALL_SCOPES)))
 def test_two_batches_one_of_which_is_broadcast(forked: Runner, cache: Path, scope: str, pairs: str) -> None:
     """Where that matters TensorFlow's ops run, said once, and what is drawn at random is of the right shape."""
     done = forked(TWO_BATCHES, pairs, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Plain, Run, Runner, check
+from tests.support.fork_server import WHOLE_END
 from tf_stitch.plugin.first_calls import ORIGINAL_CALLS
 
 PROGRAM = PROGRAMS / "first_steps.py"
@@ -86,7 +87,7 @@ def test_first_steps_by_tensorflows_graph(forked: Runner, cache: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_program_that_ends_before_its_kernels_are_built(forked: Runner, cache: Path, steps: int) -> None:
-    plain, done = straight(forked, steps, 0), straight(forked, steps, 0, cache)
+    plain, done = straight(forked, steps, 0), straight(forked, steps, 0, cache, **WHOLE_END)
     assert done.stdout == plain.stdout
     assert runs(done) == [0] * len(runs(done))
     assert ("1 called once" if steps == 1 else "1 in its first calls") in done.stderr.splitlines()[-1]

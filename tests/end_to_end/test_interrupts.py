@@ -23,7 +23,7 @@ import pytest
 import tensorflow as tf
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, ROOT, Runner, module_path
-from tests.support.fork_server import ForkServer
+from tests.support.fork_server import WHOLE_END, ForkServer
 from tests.support.start import python_path
 from tests.support.tiers import each_commit
 from tf_stitch import interruption
@@ -96,7 +96,8 @@ def start(start_folder: Path, fork_server: ForkServer, tmp_path: Path) -> Start:
     def fork(*command: object, **variables: str) -> Program:
         for file in files:
             file.touch()
-        return Program(fork_server.start([*map(str, command)], _environment(start_folder) | variables, tmp_path), files)
+        environment = _environment(start_folder) | WHOLE_END | variables
+        return Program(fork_server.start([*map(str, command)], environment, tmp_path), files)
 
     return fork
 

@@ -24,9 +24,9 @@ BETWEEN, BELOW = 100, 50
 compute values again do with some 50."""
 
 
-def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) -> None:
+def test_a_region_takes_no_more_memory_than_its_nodes(forked: Runner, cache: Path) -> None:
     options = {"TF_STITCH_SCOPE": "region", "TF_CPU_ALLOCATOR_USE_BFC": "1", "TF_STITCH_CACHE": str(cache)}
-    plain, stitched = (run(PROGRAMS / "peak_memory.py", CALLS, stitch=stitch, **options) for stitch in ("", "1"))
+    plain, stitched = (forked(PROGRAMS / "peak_memory.py", CALLS, stitch=stitch, **options) for stitch in ("", "1"))
     assert plain.returncode == stitched.returncode == 0, stitched.stderr[-3000:]
     assert stitched.report is not None
     [region] = stitched.report["regions"]
@@ -50,11 +50,11 @@ def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) 
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the limit is a CPU's")
-def test_a_step_that_dies_of_memory_in_tensorflow_runs(run: Runner, cache: Path) -> None:
+def test_a_step_that_dies_of_memory_in_tensorflow_runs(forked: Runner, cache: Path) -> None:
     """Where neither its kernels nor TensorFlow's own ops have room, the error is TensorFlow's."""
     def trained(mib: int, stitch: str) -> Run:
-        return run(PROGRAMS / "peak_memory.py", 3, stitch=stitch, TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
-                   TF_CPU_ALLOCATOR_USE_BFC="1", TF_CPU_BFC_MEM_LIMIT_IN_MB=str(mib))
+        return forked(PROGRAMS / "peak_memory.py", 3, stitch=stitch, TF_STITCH_SCOPE="region",
+                      TF_STITCH_CACHE=str(cache), TF_CPU_ALLOCATOR_USE_BFC="1", TF_CPU_BFC_MEM_LIMIT_IN_MB=str(mib))
 
     assert "ResourceExhaustedError" in trained(BETWEEN, "").stderr
     stitched = trained(BETWEEN, "1")
@@ -69,12 +69,12 @@ def test_a_step_that_dies_of_memory_in_tensorflow_runs(run: Runner, cache: Path)
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="a CPU's kernels add in one order alone")
-def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
+def test_budgets_change_memory_and_no_bit(forked: Runner, cache: Path) -> None:
     """Dropout, normalization and moments included."""
     bits, alive, curves = [], [], []
     for budget in ("auto", "0.5", "3MiB"):
-        done = run(PROGRAMS / "memory_budget.py", TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
-                   TF_STITCH_MEMORY=budget, TF_STITCH_GUARD="0")
+        done = forked(PROGRAMS / "memory_budget.py", TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
+                      TF_STITCH_MEMORY=budget, TF_STITCH_GUARD="0")
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.report is not None
         assert not done.report["fallbacks"]
@@ -84,8 +84,8 @@ def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
     print(f"bytes alive: {alive}")
     assert not any(curves[0]), "what takes seconds is of runs that have a budget"
     assert any(curves[1])
-    impossible = run(PROGRAMS / "memory_budget.py", TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
-                     TF_STITCH_MEMORY="1KiB", TF_STITCH_GUARD="0").report
+    impossible = forked(PROGRAMS / "memory_budget.py", TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
+                        TF_STITCH_MEMORY="1KiB", TF_STITCH_GUARD="0").report
     assert impossible is not None
     assert any("more than TF_STITCH_MEMORY allows" in remark["reason"] for remark in impossible["remarks"])
     assert bits[1] == bits[2] == bits[0]
@@ -94,12 +94,12 @@ def test_budgets_change_memory_and_no_bit(run: Runner, cache: Path) -> None:
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the limit is a CPU's")
-def test_a_step_that_does_not_fit_is_planned_smaller(run: Runner, cache: Path) -> None:
+def test_a_step_that_does_not_fit_is_planned_smaller(forked: Runner, cache: Path) -> None:
     """With the same bits; where nothing fits, TensorFlow's error says what the step would need, and what takes it."""
     def trained(mib: int) -> Run:
-        return run(PROGRAMS / "memory_budget.py", ROWS, TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
-                   TF_STITCH_GUARD="0", TF_CPU_ALLOCATOR_USE_BFC="1", TF_CPU_BFC_MEM_LIMIT_IN_MB=str(mib),
-                   TF_STITCH_FIRST_STEP_SECONDS="0")
+        return forked(PROGRAMS / "memory_budget.py", ROWS, TF_STITCH_SCOPE="region", TF_STITCH_CACHE=str(cache),
+                      TF_STITCH_GUARD="0", TF_CPU_ALLOCATOR_USE_BFC="1", TF_CPU_BFC_MEM_LIMIT_IN_MB=str(mib),
+                      TF_STITCH_FIRST_STEP_SECONDS="0")
 
     whole, smaller, nothing = map(trained, (ENOUGH, TIGHT, TOO_LITTLE))
     assert whole.returncode == smaller.returncode == 0, smaller.stderr[-3000:]

@@ -106,6 +106,16 @@ def _pair(spent: Spent) -> str:
     return f"{spent.wall:.0f} s ({spent.processor:.0f} of a processor)"
 
 
+def not_on_record(spent: Mapping[str, Spent], before: Mapping[str, Spent]) -> list[str]:
+    """Lines for the record of files whose processor seconds it lacks.
+
+    Args:
+        spent: of a whole run with empty caches.
+    """
+    return [_line(name, taken) for name, taken in sorted(spent.items(), key=lambda each: -each[1].wall)
+            if taken.wall >= LEAST and taken.processor and not before.get(name, Spent()).processor]
+
+
 def grown(spent: Mapping[str, Spent], before: Mapping[str, Spent]) -> list[str]:
     """What to say of each file that takes much more of a processor than its record, on a machine as fast as this one:
     how fast is the upper quartile of all files' shares of their records, as full caches make many of them small. A

@@ -1,9 +1,10 @@
 """Runs programs in processes that are forked off one which has TensorFlow and Keras imported already: that takes five
 seconds of processor time each, more than most programs need for themselves.
 
-What runs so is a process of its own, with its own environment, arguments, output and exit, but for two things: it was
-not started anew (tests of activation, of signals and of memory have to be), and what TensorFlow reads of the
-environment when it is imported is the server's (see AT_IMPORT).
+What runs so is a process of its own, with its own environment, arguments, output and exit, but for three things: it was
+not started anew (tests of activation and of leaks have to be), what TensorFlow reads of the environment when it is
+imported is the server's (see AT_IMPORT), and a program that has come to its end leaves its modules and threads to the
+system (but for WHOLE_END).
 
     python -P tests/support/fork_server.py SOCKET
     python -P tests/support/fork_server.py SOCKET program.py ARGUMENTS
@@ -13,6 +14,7 @@ The second is a command that runs a program in a server: for what starts command
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import importlib.util
@@ -23,18 +25,22 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ("tensorflow", "keras", "tf_stitch.plugin.activation")
-"""Of tf_stitch this is the code alone: TF_STITCH is read, and what it says done, where a program begins."""
+PRELOADED = ("tensorflow", "keras", "tf_stitch.plugin.activation", "tf_stitch.plugin.session")
+"""Of tf_stitch this is the code alone: TF_STITCH is read, and what it says done, where a program begins. Its session is
+imported with the first graph, and takes as long as many a program then."""
 NOT_PRELOADED = ("sklearn", "matplotlib")
 """What Keras would import (see LEFT_OUT of tests/support/start.py): programs that use it do so themselves."""
 AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_", "KERAS_", "XLA_", "TF_XLA_")
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
+WHOLE_END = {"TESTS_PROGRAM_END": "whole"}
+"""What the environment of a program has that ends as any other: for tests of what happens then."""
 RARELY = (100_000, 20, 20)
 """When garbage is collected, as in tests/conftest.py: a twentieth of a program's processor time goes there."""
 MODULE = Path("-m")
@@ -222,7 +228,22 @@ def _become(request: Mapping[str, Any]) -> None:
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=program, __spec__=spec, __builtins__=__builtins__)
     sys.modules["__main__"] = main
-    exec(compile(Path(program).read_bytes(), program, "exec"), main.__dict__)
+    try:
+        exec(compile(Path(program).read_bytes(), program, "exec"), main.__dict__)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+
+
+def _end() -> None:
+    """Ends this process behind a program, with what it has registered for the end, and without taking down what
+    TensorFlow has imported: that takes a fifth of a second."""
+    if not WHOLE_END.items() <= os.environ.items():
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _run_as_command(server: str, command: Sequence[str]) -> int:
@@ -237,3 +258,4 @@ if __name__ == "__main__":
     if sys.argv[2:]:
         sys.exit(_run_as_command(sys.argv[1], sys.argv[2:]))
     _become(_serve(sys.argv[1]))
+    _end()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fork_server import ForkServer
+from tests.support.fork_server import WHOLE_END, ForkServer
 
 
 def result(fork_server: ForkServer, folder: Path, text: str, *arguments: str, timeout: float = 60, **variables: str
@@ -27,6 +27,21 @@ def test_arguments_environment_output_and_exit(fork_server: ForkServer, tmp_path
         "sys.exit(3)\n"), "x", ANSWER="42")
     assert (code, out, err) == (3, "__main__ ['x'] 42 True\nat the end\n", "aside\n")
     assert "ANSWER" not in os.environ
+
+
+@pytest.mark.parametrize(("variables", "collected"), [({}, ""), (WHOLE_END, "collected\n")])
+def test_a_program_leaves_its_modules_to_the_system(fork_server: ForkServer, tmp_path: Path, variables: dict[str, str],
+                                                    collected: str) -> None:
+    """Threads that it waits for and what it has registered come first."""
+    code, out, err = result(fork_server, tmp_path, (
+        "import atexit, os, sys, threading, time\n"
+        "class Module:\n"
+        "    def __del__(self, write=os.write): write(1, b'collected\\n')\n"
+        "kept = Module()\n"
+        "atexit.register(lambda: print('at the end'))\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
+        "sys.exit()\n"), **variables)
+    assert (code, out, err) == (0, f"thread\nat the end\n{collected}", "")
 
 
 def test_errors_and_signals(fork_server: ForkServer, tmp_path: Path) -> None:

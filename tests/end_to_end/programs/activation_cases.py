@@ -1,4 +1,5 @@
-"""The ways TensorFlow runs a graph. Writes every case's results to the .npz file named; does not know of tf_stitch."""
+"""The ways TensorFlow runs a graph. Writes the results of all cases, or of those that are named behind it, to the .npz
+file named; does not know of tf_stitch."""
 
 from __future__ import annotations
 
@@ -12,11 +13,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+chosen = sys.argv[2:]
 results: dict[str, Any] = {}
 X = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
 
 
 def case(function: Callable[[], Any]) -> Callable[[], Any]:
+    if chosen and function.__name__ not in chosen:
+        return function
     values = function()
     for i, value in enumerate(values if isinstance(values, list | tuple) else [values]):
         results[f"{function.__name__}.{i}"] = np.asarray(value)
