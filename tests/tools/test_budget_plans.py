@@ -37,8 +37,10 @@ def test_a_line_of_the_page() -> None:
 
 @pytest.mark.parametrize("case", sorted({row["case"] for row in COMMITTED}))
 def test_committed_fractions_take_less_and_cost_little(case: str) -> None:
-    """Half of the activations at 8 % more time, as predicted; and 20 s of planning. A size that is less than weights take
-    is looked for longer."""
+    """Half of the activations at 8 % more time, as predicted; and 20 s of planning.
+
+    A size below that of the weights is looked for longer.
+    """
     rows = {row["budget"]: row for row in COMMITTED if row["case"] == case}
     fractions = [rows[budget] for budget in ("auto", "0.7", "0.5", "0.3")]
     assert all(one["MiB"] > other["MiB"] for one, other in itertools.pairwise(fractions))
