@@ -11,6 +11,7 @@ import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner
 from tf_stitch.atomic_file import read_verified
+from tf_stitch.report.verdict import LEAST_PAIRS
 
 TRAIN = PROGRAMS / "train_bits.py"
 STEPS = 150
@@ -45,9 +46,12 @@ def test_the_form_changes_once_and_then_never(forked: Runner, cache: Path) -> No
     second = forked(SAME_CALL, 2, TF_STITCH_CACHE=str(cache))
     assert second.report is not None
     [recalled] = second.report["profitability"]
-    assert recalled == entry | {"recalled": True}
-    assert result(second)["results"] == 1
-    assert second.report["regions"][0]["shadow_runs"] == 0
+    assert result(second)["results"] == 1 + (recalled["chosen"] != entry["chosen"])
+    if entry["pairs"] >= LEAST_PAIRS:
+        assert recalled == entry | {"recalled": True}
+        assert second.report["regions"][0]["shadow_runs"] == 0
+    else:  # the kernels were faster by far, and are measured again
+        assert recalled["pairs"] >= entry["pairs"]
 
 
 def test_a_damaged_verdict_is_measured_anew(forked: Runner, cache: Path) -> None:

@@ -37,7 +37,8 @@ def test_few_calls_say_so(forked: Runner, cache: Path) -> None:
 
 def test_a_session_says_what_is_timed(forked: Runner, cache: Path) -> None:
     """A run of a session's graph cannot be repeated by TensorFlow's: of its regions alone times are known."""
-    done = forked(PROGRAMS / "session_steps.py", 200, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="0")
+    done = forked(PROGRAMS / "timed_at_once.py", PROGRAMS / "session_steps.py", 200, TF_STITCH_CACHE=str(cache),
+                  TF_STITCH_ASYNC="0")
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.report is not None
     assert done.report["steps"] == []

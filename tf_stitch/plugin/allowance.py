@@ -6,6 +6,7 @@ function have taken as long, and calls of all functions as long as all that was 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -34,6 +35,11 @@ class Account:
     nodes: int
     calls: int = 0
     earned: float = 0.0
+
+    def calls_for(self, seconds: float) -> int:
+        """How many calls like those so far earn that many seconds of processor time."""
+        each = self.earned / max(self.calls, 1)
+        return math.ceil(min(seconds / (SHARE * max(each, 1e-6)), 1e9))
 
 
 class Allowance:

@@ -9,7 +9,6 @@ process has built, from one call on that is the same in every run (docs/decision
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -24,7 +23,7 @@ from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.interruption import Interrupted
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.allowance import SHARE, Account, Allowance
+from tf_stitch.plugin.allowance import Account, Allowance
 from tf_stitch.plugin.callers_executor import EXECUTOR, Call, call_with
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.other_instance import Arguments
@@ -362,7 +361,8 @@ class FirstCalls:
             function.built = True
             change = function.change
         if change is None:
-            kept = function.key, _change_over(function.account, python)
+            # Of the calls before it, half earn the rewriting, which is done in the background of the other half.
+            kept = function.key, max(ORIGINAL_CALLS + 1, 2 * function.account.calls_for(python))
             if complete:
                 self._known.add(*kept)
             else:
@@ -370,10 +370,3 @@ class FirstCalls:
         function.settled.set()
         if change is None:
             self._over(function.name)
-
-
-def _change_over(account: Account, seconds: float) -> int:
-    """The call that kernels compute first in later processes: half of the calls before it take as long as the rewriting
-    does, which is in the background of the other half."""
-    each = account.earned / max(account.calls, 1)
-    return max(ORIGINAL_CALLS + 1, 2 * math.ceil(min(seconds / (SHARE * max(each, 1e-6)), 1e9)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tf_stitch.messages import say
 from tf_stitch.plugin.callers_executor import EXECUTOR, call_with
 from tf_stitch.plugin.held_variables import HeldVariables
-from tf_stitch.plugin.measured_thread import THREAD
+from tf_stitch.plugin.measured_thread import CALLED_BEFORE, THREAD
 
 if TYPE_CHECKING:
     from tf_stitch.plugin.first_calls import FirstCalls
@@ -122,6 +122,7 @@ def _in_turns(original: Any, plain: Any, asked: Callable[[], StepTurns | None]) 
     def _call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         turns = asked()
         if turns is None:
+            self.__dict__[CALLED_BEFORE] = self.__dict__.get(CALLED_BEFORE, 0) + 1
             return original(self, tensor_inputs, captured_inputs)
         return turns.call(original, self, tensor_inputs, captured_inputs, plain)
 

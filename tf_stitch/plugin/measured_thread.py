@@ -13,6 +13,9 @@ from tf_stitch.plugin import graph_hook
 if TYPE_CHECKING:
     from tf_stitch.plugin.step_states import Function, InTurn
 
+CALLED_BEFORE = "_tf_stitch_called_before"
+"""Attribute of a ConcreteFunction: its calls before there was anything to measure them."""
+
 
 @dataclass(frozen=True)
 class Part:

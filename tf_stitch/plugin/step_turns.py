@@ -26,7 +26,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.held_variables import called_name, is_plain_call
-from tf_stitch.plugin.measured_thread import THREAD, Part, Unseen, Whole
+from tf_stitch.plugin.measured_thread import CALLED_BEFORE, THREAD, Part, Unseen, Whole
 from tf_stitch.plugin.step_states import NEVER, Between, Function, InTurn, Left, Measured, Settling, State, Waiting
 from tf_stitch.plugin.unseen_calls import why_seen, with_copies, writes
 from tf_stitch.report.entries import StepEntry
@@ -173,7 +173,8 @@ class StepTurns:
         return [called.measured for called in list(self._functions) if called.measured is not None]
 
     def _new(self, function: Any) -> Function:
-        called = Function(function._inference_function.name.decode(), FIRST_LOOK)
+        before = function.__dict__.get(CALLED_BEFORE, 0)
+        called = Function(function._inference_function.name.decode(), before + FIRST_LOOK, before)
         setattr(function, _CALLED, called)
         if len(self._functions) > _MOST_FUNCTIONS:
             self._functions[:] = [one for one in self._functions if not isinstance(one.state, Waiting | Settling)]
