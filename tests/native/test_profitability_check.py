@@ -260,7 +260,7 @@ def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, check: None) -> 
     decided = outcome(regions, region)
     assert not decided.prefers_fallback
     assert decided.stitched_us < decided.fallback_us
-    assert regions.library.region_shadows(region) == 2  # one to warm up, one that took more than twice as long
+    assert regions.library.region_shadows(region) == 4  # one to warm up, three that all took longer
     assert float(run(tf.constant([7.0]))[0]) == 8.0  # what was instantiated for them is gone, but can come back
     assert regions.library.region_fallbacks(region) == 1
 

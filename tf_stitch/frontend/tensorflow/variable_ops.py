@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tensorflow.core.framework.node_def_pb2 import NodeDef
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what reads reports needs no TensorFlow
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 HELD_HANDLE = "StitchHandle"
 """In place of an argument of a function, which holds the variable (frontend/tensorflow/held_handles.py)."""

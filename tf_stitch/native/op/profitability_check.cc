@@ -16,7 +16,7 @@ constexpr int kSettlingCalls = 4;
 constexpr int kWarmUps = 1;         // of the fallback subgraph before a series: it is instantiated, and touches its memory
 constexpr int kSeries = 5;          // pairs; one series is enough to keep the stitched form
 // Fewer are, where each run of its kernels was shorter than each of the fallback subgraph: this many pairs, or one pair
-// where it was shorter by a factor. Later processes time again what rests on fewer than three.
+// where it was shorter by a factor on a device, whose times nothing else disturbs as much.
 constexpr int kClearPairs = 3;
 constexpr int kByFar = 2;
 // To give it up takes more, for nobody looks again: so many pairs, of which the fallback subgraph has to win so many. By
@@ -245,7 +245,8 @@ bool ProfitabilityCheck::ClearlyFaster() const {
   const std::size_t pairs = fallback_ns_.size();
   const std::int64_t stitched = *std::max_element(stitched_ns_.begin(), stitched_ns_.end());
   const std::int64_t fallback = *std::min_element(fallback_ns_.begin(), fallback_ns_.end());
-  return (pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
+  const bool on_device = start_ != nullptr;
+  return (on_device && pairs == 1 && kByFar * stitched <= fallback) || (pairs == kClearPairs && stitched < fallback);
 }
 
 void ProfitabilityCheck::Decide(const Ruling& ruling) {
