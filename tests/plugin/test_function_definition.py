@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.python.eager.context import context
 
 from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.function_key import FunctionKeys
 
 KEPT = []  # TensorFlow removes functions that nobody holds
 
@@ -46,6 +48,46 @@ def test_names_of_nodes_do_not_count() -> None:
         return FunctionDefinition(context(), made.name).key()
 
     assert named("a") == named("b")
+
+
+def test_the_order_of_nodes_does_not_count() -> None:
+    """A gradient's follows hashes of strings."""
+    given = definition()
+    for function in given.functions:
+        nodes = list(reversed(function.node_def))
+        del function.node_def[:]
+        function.node_def.extend(nodes)
+    assert given.key() == definition().key()
+
+
+def test_results_count() -> None:
+    def returned(second: bool) -> str:
+        @tf.function
+        def made(x: Any) -> Any:
+            values = tf.tanh(x), tf.exp(x)
+            tf.debugging.assert_positive(values[0] + values[1])
+            return values[second]
+
+        concrete = made.get_concrete_function(tf.TensorSpec([2], tf.float32))
+        KEPT.append(concrete)
+        return FunctionDefinition(context(), concrete.name).key()
+
+    assert returned(False) != returned(True)
+
+
+def test_loops_of_tensorflow_1_and_functions_that_call_themselves_have_keys() -> None:
+    def function(name: str, *nodes: tuple[str, str, list[str]]) -> FunctionDef:
+        made = FunctionDef()
+        made.signature.name = name
+        for node, op, inputs in nodes:
+            made.node_def.add(name=node, op=op, input=inputs)
+        return made
+
+    def keys(first: str, last: str) -> str:
+        loop = [("a", "Merge", ["b:output:0"]), ("b", first, ["a:output:0"]), ("c", last, ["b:output:0"])]
+        return FunctionKeys({"f": function("f", *loop, ("d", "f", ["^c"]))}).key("f")
+
+    assert keys("Sin", "Cos") == keys("Sin", "Cos") != keys("Sin", "Exp")
 
 
 def test_calls_of_tensorflow_1_count_whatever_the_function_s_name() -> None:

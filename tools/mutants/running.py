@@ -13,6 +13,14 @@ CACHE = "tests/runtime/test_kernel_cache.py"
 
 MUTANTS = (
     # planning
+    Mutant("keys of functions follow the order of nodes", "tf_stitch/plugin/function_key.py",
+           "sorted(found[name] for name in nodes)",
+           "[found[name] for name in nodes]",
+           ("tests/plugin/test_function_definition.py",)),
+    Mutant("results of functions do not count", "tf_stitch/plugin/function_key.py",
+           "for name in nodes), results)",
+           "for name in nodes))",
+           ("tests/plugin/test_function_definition.py",)),
     Mutant("patterns that are no kernels are believed", "tf_stitch/planning/planner.py",
            "    return plan if options.rounds else _repaired(part, plan, options)\n",
            "    return plan\n",
