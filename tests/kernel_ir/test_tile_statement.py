@@ -44,9 +44,9 @@ class Sum(TileStatement):
         inner.scalars["x"] = True
         verifier.body(self.body, inner, parted=True)
 
-    def count(self, work: TileWork, times: float) -> None:
-        work.vectors(self.source, times * self.columns, False)
-        work.op(F32, OpKind.ADD, times * self.columns / work.threads, None)
+    def count(self, counter: TileWork, times: float) -> None:
+        counter.vectors(self.source, times * self.columns, False)
+        counter.op(F32, OpKind.ADD, times * self.columns / counter.threads, None)
 
     def interpret(self, block: TileBlock) -> None:
         first = block.block * self.columns

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import tensorflow as tf
 from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager.context import context
 
+from tf_stitch.plugin import function_key
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.function_key import FunctionKeys
 
@@ -86,6 +89,17 @@ def test_loops_of_tensorflow_1_and_functions_that_call_themselves_have_keys() ->
         return FunctionKeys({"f": function("f", *loop, ("d", "f", ["^c"]))}).key("f")
 
     assert keys("Sin", "Cos") == keys("Sin", "Cos") != keys("Sin", "Exp")
+
+
+def test_edges_are_looked_at_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a graph as deep as it is long, in which a node reads many: a search through all of them would not end."""
+    looked = []
+    producer = function_key._producer
+    monkeypatch.setattr(function_key, "_producer", lambda edge: looked.append(edge) or producer(edge))
+    nodes = {f"n{i}": NodeDef(name=f"n{i}", op="AddN", input=[f"n{max(i - k, 0)}:sum:0" for k in (1, 2, 3)] if i else [])
+             for i in reversed(range(3000))}
+    assert [node.name for node in function_key._operands_first(nodes)] == [f"n{i}" for i in range(3000)]
+    assert len(looked) == 3 * 2999
 
 
 def test_calls_of_tensorflow_1_count_whatever_the_function_s_name() -> None:

@@ -89,7 +89,7 @@ class _AttentionGradient(TileStatement):
         inner.scalars |= {self.score: True, self.gradient: True}
         return inner
 
-    def _count_matmuls(self, work: TileWork, times: float, passes: int, products: int) -> float:
+    def _count_matmuls(self, counter: TileWork, times: float, passes: int, products: int) -> float:
         """Counts what comes from and goes to memory, but for a second result, and matmuls.
 
         Args:
@@ -106,17 +106,16 @@ class _AttentionGradient(TileStatement):
         reads = {self.own: tiling.rows * shape.depth, self.own_2: tiling.rows * shape.width,
                  self.other: passes * columns * shape.depth, self.other_2: passes * columns * shape.width}
         for name, elements in reads.items():
-            work.vectors(name, times * elements, False)
-        work.vectors(self.result, times * tiling.rows * shape.depth, True)
+            counter.vectors(name, times * elements, False)
+        counter.vectors(self.result, times * tiling.rows * shape.depth, True)
         multiplied = passes * (shape.depth + shape.width) + products
-        work.work.multiply_adds += scores * multiplied * shape.dtype.size / 4
+        counter.work.multiply_adds += scores * multiplied * shape.dtype.size / 4
         return scores
 
-    def _close(self, work: TileWork, times: float, passes: int) -> None:
+    def _close(self, counter: TileWork, times: float, passes: int) -> None:
         """Waits of a block's threads, for each tile of each pass."""
-        work.waits(work.threads, passes * self.tiling.tiles(self.shape) * times)
-        work.loading = 1.0
-        work.close_round(times)
+        counter.waits(counter.threads, passes * self.tiling.tiles(self.shape) * times)
+        counter.close_round(times, 1.0)
 
     def _loaded(self, block: TileBlock) -> _Loaded:
         shape, count = self.shape, self.tiling.rows
@@ -164,14 +163,14 @@ class AttentionQueryGradient(_AttentionGradient):
         verifier.body(self.keep, of_query, parted=True)
         verifier.body(self.body, inner, parted=True)
 
-    def count(self, work: TileWork, times: float) -> None:
+    def count(self, counter: TileWork, times: float) -> None:
         rows = times * self.tiling.rows / self.tiling.threads
-        scores = self._count_matmuls(work, times, 2, self.shape.depth)
-        work.body(self.body, scores, None, None)
-        work.body(self.find_most, rows, None, None)
-        work.body(self.summand, scores, None, None)
-        work.body(self.keep, rows, None, None)
-        self._close(work, times, 2)
+        scores = self._count_matmuls(counter, times, 2, self.shape.depth)
+        counter.body(self.body, scores, None, None)
+        counter.body(self.find_most, rows, None, None)
+        counter.body(self.summand, scores, None, None)
+        counter.body(self.keep, rows, None, None)
+        self._close(counter, times, 2)
 
     def interpret(self, block: TileBlock) -> None:
         loaded = self._loaded(block)
@@ -211,14 +210,14 @@ class AttentionKeyGradient(_AttentionGradient):
     def verify(self, verifier: TileVerifier, scope: Scope) -> None:
         verifier.body(self.body, self._verified(verifier, scope), parted=True)
 
-    def count(self, work: TileWork, times: float) -> None:
+    def count(self, counter: TileWork, times: float) -> None:
         shape, tiling = self.shape, self.tiling
-        scores = self._count_matmuls(work, times, 1, shape.depth + shape.width)
-        work.vectors(self.result_2, times * tiling.rows * shape.width, True)
-        work.body(self.body, scores, None, None)
+        scores = self._count_matmuls(counter, times, 1, shape.depth + shape.width)
+        counter.vectors(self.result_2, times * tiling.rows * shape.width, True)
+        counter.body(self.body, scores, None, None)
         beyond = shape.columns - min(shape.columns, tiling.tiles(shape) * tiling.tile)  # queries that no tile has
-        work.body(self.find_most, times * beyond / tiling.threads, None, None)
-        self._close(work, times, 1)
+        counter.body(self.find_most, times * beyond / tiling.threads, None, None)
+        self._close(counter, times, 1)
 
     def interpret(self, block: TileBlock) -> None:
         assert self.shape.result_2 is not None

@@ -70,13 +70,13 @@ class Attention(TileStatement):
         of_query.scalars |= {self.most: False, self.total: False}
         verifier.body(self.keep, of_query, parted=True)
 
-    def count(self, work: TileWork, times: float) -> None:
+    def count(self, counter: TileWork, times: float) -> None:
         if isinstance(self.tiling, SingleQueryTiling):
-            self._count_single(self.tiling, work, times)
+            self._count_single(self.tiling, counter, times)
         else:
-            self._count_tiles(self.tiling, work, times)
+            self._count_tiles(self.tiling, counter, times)
 
-    def _count_tiles(self, tiling: AttentionTiling, work: TileWork, times: float) -> None:
+    def _count_tiles(self, tiling: AttentionTiling, counter: TileWork, times: float) -> None:
         """Keys and values are there when a tile's turn comes, but for the first; a tile's matmuls, exponentials and
         their sums wait for each other."""
         shape, tiles = self.shape, tiling.tiles(self.shape)
@@ -84,37 +84,35 @@ class Attention(TileStatement):
         scores = times * tiling.rows * keys / tiling.threads
         for name, elements in ((self.q, tiling.rows * shape.depth), (self.out, tiling.rows * shape.width),
                                (self.k, keys * shape.depth), (self.v, keys * shape.width)):
-            work.vectors(name, times * elements, name == self.out)
-        work.body(self.body, scores, None, None)
-        work.work.multiply_adds += scores * (shape.depth + shape.width) * shape.dtype.size / 4
+            counter.vectors(name, times * elements, name == self.out)
+        counter.body(self.body, scores, None, None)
+        counter.work.multiply_adds += scores * (shape.depth + shape.width) * shape.dtype.size / 4
         for kind in (OpKind.EXP, OpKind.MAXIMUM, OpKind.ADD):
-            work.op(DType.F32, kind, scores, None)
-        for width, often in ((work.warp, 2 * tiles), (work.threads, tiles + 1)):
-            work.waits(width, often * times)
-        work.body(self.weigh, scores, None, None)
-        work.body(self.keep, times * tiling.rows / tiling.threads, None, None)
-        work.loading = 1.0
-        work.close_round(times)
+            counter.op(DType.F32, kind, scores, None)
+        for width, often in ((counter.warp, 2 * tiles), (counter.threads, tiles + 1)):
+            counter.waits(width, often * times)
+        counter.body(self.weigh, scores, None, None)
+        counter.body(self.keep, times * tiling.rows / tiling.threads, None, None)
+        counter.close_round(times, 1.0)
 
-    def _count_single(self, tiling: SingleQueryTiling, work: TileWork, times: float) -> None:
+    def _count_single(self, tiling: SingleQueryTiling, counter: TileWork, times: float) -> None:
         """Keys and values of a tile come together; threads that share a row all compute what becomes of its score."""
         shape = self.shape
         scores = times * ceil_div(shape.keys, tiling.groups)
         for name, elements in ((self.q, shape.depth * tiling.groups), (self.out, shape.width),
                                (self.k, shape.keys * shape.depth), (self.v, shape.keys * shape.width)):
-            work.vectors(name, times * elements, name == self.out)
+            counter.vectors(name, times * elements, name == self.out)
         terms = scores * (shape.depth + shape.width) / tiling.lanes
         for kind, count in ((OpKind.MUL, terms), (OpKind.ADD, terms), (OpKind.EXP, scores), (OpKind.MAXIMUM, scores)):
-            work.op(DType.F32, kind, count, None)
+            counter.op(DType.F32, kind, count, None)
         for body in (self.body, self.weigh):
-            work.body(body, scores, None, None)
-        work.body(self.keep, times / tiling.threads, None, None)
-        work.work.shuffles += scores * (tiling.lanes.bit_length() - 1)
+            counter.body(body, scores, None, None)
+        counter.body(self.keep, times / tiling.threads, None, None)
+        counter.work.shuffles += scores * (tiling.lanes.bit_length() - 1)
         tiles = ceil_div(shape.keys, tiling.tile)
-        for width, often in ((tiling.lanes, tiles), (work.threads, 1)):
-            work.waits(width, often * times)
-        work.loading = float(tiles)
-        work.close_round(times)
+        for width, often in ((tiling.lanes, tiles), (counter.threads, 1)):
+            counter.waits(width, often * times)
+        counter.close_round(times, float(tiles))
 
     def interpret(self, block: TileBlock) -> None:
         shape, rows = self.shape, self.tiling.rows

@@ -108,7 +108,7 @@ class Matmul(TileStatement):
                 f"{shape.gates} gates of {shape.n} columns, {shape.vector} at a time in tiles of {across}")
         _verify_at(verifier, scope, self.place, self.results, shape.finished, self.finish)
 
-    def count(self, work: TileWork, times: float) -> None:
+    def count(self, counter: TileWork, times: float) -> None:
         """Plain operands are there when their turn comes, but for the first; a computed one is waited for in every
         step, for as long as it is not in fewer. Parts are short: what they have under way is soon there, and waited
         for."""
@@ -116,40 +116,38 @@ class Matmul(TileStatement):
         times *= tiling.turns(shape)
         results = times * tiling.rows * tiling.columns / tiling.threads
         if tiling.pair:
-            self._count_pairs(work, times, results)
+            self._count_pairs(counter, times, results)
             return
         own_terms = shape.k / tiling.sharers
         if tiling.warpgroups:
-            work.work.in_turn, work.work.alone_us = True, work.work.alone_us + BLOCK_START_US
+            counter.work.in_turn, counter.work.alone_us = True, counter.work.alone_us + BLOCK_START_US
         rate = WARPGROUP_RATE if tiling.warpgroups else 1.0
-        work.work.multiply_adds += results * own_terms * shape.dtype.size / 4 / rate
+        counter.work.multiply_adds += results * own_terms * shape.dtype.size / 4 / rate
         for of in self.operands:
             elements = times * of.extent * own_terms
             if of.its.place is not None:
-                work.vectors(of.buffer, elements, False)
+                counter.vectors(of.buffer, elements, False)
             else:
-                work.at_places(of.place, of.load, elements / tiling.threads / of.its.vector)
+                counter.at_places(of.place, of.load, elements / tiling.threads / of.its.vector)
         steps = tiling.steps(shape)
         waits = steps + 2 if tiling.parts == 1 and not tiling.warpgroups else 2
-        work.waits(work.threads, waits * times)
-        work.loading = 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1)
-        work.close_round(times)
-        work.work.cross_block_reductions += times * (tiling.sharers > 1)
-        work.at_places(self.place, self.finish, results / tiling.sharers / shape.finished)
-        work.work.elements += 2 * results
+        counter.waits(counter.threads, waits * times)
+        counter.close_round(times, 1.0 if tiling.parts == 1 else ceil_div(steps, tiling.stages - 1))
+        counter.work.cross_block_reductions += times * (tiling.sharers > 1)
+        counter.at_places(self.place, self.finish, results / tiling.sharers / shape.finished)
+        counter.work.elements += 2 * results
 
-    def _count_pairs(self, work: TileWork, times: float, results: float) -> None:
+    def _count_pairs(self, counter: TileWork, times: float, results: float) -> None:
         """While one tile's results are finished the next one's terms are multiplied. Loads of results wait once."""
         shape, tiling = self.shape, self.tiling
         turn = pair_turn_us(shape, tiling)
-        work.work.alone_us += PAIR_START_US + turn
-        work.work.beside_us += (times - 1) * turn
+        counter.work.alone_us += PAIR_START_US + turn
+        counter.work.beside_us += (times - 1) * turn
         each = shape.matrices * shape.k / tiling.blocks(shape)  # of an operand's lines, by a block, if each comes once
         for name, extent in ((self.a, shape.m), (self.b, shape.n)):
-            work.vectors(name, extent * each, False)
-        work.loading = 1.0
-        work.close_round(times)
-        work.at_places(self.place, self.finish, results / shape.finished)
+            counter.vectors(name, extent * each, False)
+        counter.close_round(times, 1.0)
+        counter.at_places(self.place, self.finish, results / shape.finished)
 
     def interpret(self, block: TileBlock) -> None:
         for matrix, rows, columns in tiles_of(block.block, self.shape, self.tiling):
@@ -230,7 +228,7 @@ class MatmulPrefetch(TileStatement):
                     (self.b, self.tiles, self.shape, self.tiling) for s in verifier.program.body),
                 f"no matmul waits for the prefetch of {self.b}")
 
-    def count(self, work: TileWork, times: float) -> None:
+    def count(self, counter: TileWork, times: float) -> None:
         """Takes no time that is known here."""
 
     def interpret(self, block: TileBlock) -> None:

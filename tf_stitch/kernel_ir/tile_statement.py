@@ -84,7 +84,7 @@ class TileStatement(Statement, ABC):
         """
 
     @abstractmethod
-    def count(self, work: TileWork, times: float) -> None:
+    def count(self, counter: TileWork, times: float) -> None:
         """Adds what a thread does in it, carried out this often."""
 
     @abstractmethod

@@ -52,7 +52,7 @@ class TileWork:
         count = elements / self.threads
         self.work.accesses.append(Access(buffer, count, count, 4, 4, store))
 
-    def close_round(self, times: float) -> None:
-        """Loads after this wait for those before."""
-        self.work.rounds += self.loading * times
+    def close_round(self, times: float, loading: float | None = None) -> None:
+        """Loads after this wait for those before: of this many rounds, or of those that were counted."""
+        self.work.rounds += (self.loading if loading is None else loading) * times
         self.loading = 0.0

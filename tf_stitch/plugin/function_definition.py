@@ -21,15 +21,16 @@ class FunctionDefinition:
     """
 
     def __init__(self, ctx: Context, name: bytes) -> None:
-        self._names = [name.decode()]
-        self.functions: list[FunctionDef] = [ctx.get_function_def(name.decode())]
+        self._name = name.decode()
+        self._by_name = {self._name: ctx.get_function_def(self._name)}
+        self.functions: list[FunctionDef] = [self._by_name[self._name]]
         for function in self.functions:  # which grows
             for node in function.node_def:
                 own = [node.op] if ctx.has_function(node.op) else []  # TensorFlow 1's calls are ops of that name
                 for called in (*own, *_called(node)):
-                    if called not in self._names:
-                        self._names.append(called)
-                        self.functions.append(ctx.get_function_def(called))
+                    if called not in self._by_name:
+                        self._by_name[called] = ctx.get_function_def(called)
+                        self.functions.append(self._by_name[called])
 
     def nodes(self) -> Iterator[NodeDef]:
         """The nodes of all functions."""
@@ -43,8 +44,7 @@ class FunctionDefinition:
 
     def key(self) -> str:
         """Hex digits that are equal for functions which compute the same (plugin/function_key.py)."""
-        named = dict(zip(self._names, self.functions, strict=True))
-        return FunctionKeys(named).key(self._names[0])
+        return FunctionKeys(self._by_name).key(self._name)
 
 
 def _called(node: NodeDef) -> Iterator[str]:

@@ -76,8 +76,8 @@ class SessionCalls:
 
         if self._first.is_over(runs.unbuilt.name):
             return stitched()
-        arguments = _Arguments(weakref.ref(session), _options(targets, fetches, feeds), runs.stitched)
-        return self._first.run(runs.unbuilt, lambda: _left_alone(plain), stitched, lambda: arguments)
+        return self._first.run(runs.unbuilt, lambda: _left_alone(plain), stitched, lambda: _Arguments(
+            weakref.ref(session), _options(targets, fetches, feeds), runs.stitched))
 
 
 @dataclass(frozen=True)
