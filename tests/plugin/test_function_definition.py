@@ -96,7 +96,7 @@ def test_edges_are_looked_at_once_for_each_node(monkeypatch: pytest.MonkeyPatch)
     looked = []
     producer = function_key._producer
     monkeypatch.setattr(function_key, "_producer", lambda edge: looked.append(edge) or producer(edge))
-    nodes = {f"n{i}": NodeDef(name=f"n{i}", op="AddN", input=[f"n{max(i - k, 0)}:sum:0" for k in (1, 2, 3)] if i else [])
+    nodes = {f"n{i}": NodeDef(name=f"n{i}", op="AddN", input=[f"n{max(i - k, 0)}:sum:0" for k in (1, 2, 3) if i])
              for i in reversed(range(3000))}
     assert [node.name for node in function_key._operands_first(nodes)] == [f"n{i}" for i in range(3000)]
     assert len(looked) == 3 * 2999
