@@ -98,9 +98,9 @@ def test_a_model_is_overwritten_where_that_is_asked_for(models: Make, tmp_path: 
 
 
 def test_an_output_that_is_the_input_or_in_it(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = tmp_path / "model"
+    model = tmp_path / "mine" / "model"
     shutil.copytree(models("keras"), model)
-    for target in (model, model / "out", tmp_path):
+    for target in (model, model / "out", model.parent):
         assert "the input is only read" in refused(capsys, model, target, "--overwrite")
 
 
