@@ -8,7 +8,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 
 def with_loss_scaling(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
@@ -57,6 +56,8 @@ class Network:
         return self.draw(np.random.default_rng(seed), size)
 
     def _gradients(self, wanted: Any, given: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        import tensorflow as tf  # not where a network runs under JAX
+
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(self.loss(wanted, tf.cast(self._call(given, True), tf.float32)))
             scaled = self.optimizer.scale_loss(loss)

@@ -10,14 +10,14 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from models import kinds, language, lstm, vision
 from models.network import Network
 from tools import network_benchmark
-from tools.benchmark import network_worker
+from tools.benchmark import network_turns, network_worker
 from tools.benchmark.network_cases import CASES, NetworkCase
+from tools.benchmark.network_turns import Turns
+from tools.benchmark.peers import PEERS
 from tools.benchmark.torch_worker import HAVE
 
 REPORT = {"regions": [{}], "profitability": [{"chosen": "stitched"}], "fallbacks": [],
@@ -27,22 +27,24 @@ REPORT = {"regions": [{}], "profitability": [{"chosen": "stitched"}], "fallbacks
 
 
 class Fake:
-    """A process whose calls take 2 ms, XLA's 4, and less memory each time; PyTorch's has no first call in time, but of
-    GPT-2's inference, whose peak does not go down."""
+    """A process whose calls take 2 ms, XLA's 4, three quarters of them on the device, and less memory each time;
+    PyTorch's has no first call in time, but of GPT-2's inference; peers' peaks do not go down."""
 
     def __init__(self, program: str, *arguments: object, backend: str, variables: Mapping[str, str]) -> None:
         self.backend, self.network, self.mib = backend, arguments[0], [300.25, 200.0, 100.5, 100.5, 100.5]
-        assert program == ("torch_worker" if backend == "inductor" else "network_worker")
-        assert bool(variables) is (backend == "tf_stitch")
+        peer = PEERS.get(backend)
+        assert program == (peer.program if peer else "network_worker")
+        assert arguments[1:] == (tuple(peer.arguments) if peer else (backend,))
+        assert bool(variables) is (backend in ("tf_stitch", "jax", "jax_max"))
 
     def ask(self, *words: object, limit: float) -> dict[str, Any]:
         if self.backend == "inductor" and self.network != "gpt2_infer":
             raise TimeoutError("no answer")
-        if len(words) == 3:
-            return {"kernels": [["launch_0", 1, 2.0, None]], "library": []}
-        memory = {"gpu_mib": 300.25 if self.backend == "inductor" else self.mib.pop(0)}
+        if words[-1] == "profile":
+            return {"device_us": 1500.0, "kernels": [["launch_0", 1, 2.0, None]], "library": []}
+        memory = {"gpu_mib": 300.25 if self.backend in PEERS else self.mib.pop(0)}
         return {"ms": 4.0 if self.backend == "xla" else 2.0, "warm_up_s": 1.25, "result": 0.5,
-                **({} if self.backend == "xla" else memory)}  # fmt: skip
+                "losses": [[1.5]] * int(str(words[0])), **({} if self.backend == "xla" else memory)}  # fmt: skip
 
     def said(self) -> list[str]:
         return []
@@ -52,17 +54,16 @@ class Fake:
 
 
 def test_rows_and_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(network_benchmark, "Worker", Fake)
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["test"])
+    monkeypatch.setattr(network_turns, "Worker", Fake)
     file = tmp_path / "kernels.json"
-    with flagsaver.flagsaver(backends=["xla", "stitch", "inductor"], rounds=2, kernels=str(file)):
-        rows = network_benchmark.measure(["gpt2_train", "moe_train"])
+    turns = Turns(["xla", "stitch", "inductor"], rounds=2, kernels=file)
+    rows = [case.row for case in network_turns.measure(["gpt2_train", "moe_train"], turns)]
     assert [(row["network"], row["backend"]) for row in rows] == [
         ("gpt2_train", "xla"), ("gpt2_train", "tf_stitch"), ("gpt2_train", "inductor"),
         ("moe_train", "xla"), ("moe_train", "tf_stitch")], "PyTorch has no such mixture of experts"  # fmt: skip
     xla, ours, inductor = rows[:3]
     assert (xla["median_ms"], ours["median_ms"], ours["first_call_s"]) == (4.0, 2.0, 1.2)
+    assert (ours["device_ms"], ours["busy"], xla["busy"]) == (1.5, 0.75, 0.375)
     assert inductor["median_ms"] == "failed: no answer"
     assert (ours["regions"], ours["checked"], ours["by_tensorflow"], ours["left_out"]) == (1, 1, 0, "2 x")
     known = json.loads(file.read_text())
@@ -72,14 +73,19 @@ def test_rows_and_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 def test_peaks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the start on, and of the last turn where the allocator sees it; none where there is no GPU."""
-    monkeypatch.setattr(network_benchmark, "Worker", Fake)
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["test"])
-    with flagsaver.flagsaver(backends=["tf", "xla", "stitch", "inductor"], rounds=2, kernels=None):
-        rows = network_benchmark.measure(["gpt2_infer"])
+    monkeypatch.setattr(network_turns, "Worker", Fake)
+    turns = Turns(["tf", "xla", "stitch", "inductor", "inductor_max", "jax", "jax_max"], rounds=2)
+    rows = [case.row for case in network_turns.measure(["gpt2_infer"], turns)]
     assert [(row["backend"], row.get("peak_mib"), row.get("steady_peak_mib")) for row in rows] == [
-        ("tensorflow", 300, 100), ("xla", None, None), ("tf_stitch", 300, 100), ("inductor", 300, None)]
+        ("tensorflow", 300, 100), ("xla", None, None), ("tf_stitch", 300, 100), ("inductor", 300, None),
+        ("inductor_max", 300, None), ("jax", 300, None), ("jax_max", 300, None)]
     assert all(set(row) <= set(network_benchmark.FIELDS) for row in rows)
+
+
+def test_losses_of_the_first_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_turns, "Worker", Fake)
+    case, *_ = network_turns.measure(["gpt2_infer"], Turns(["stitch"], rounds=1, losses=4))
+    assert case.losses == [[1.5]] * 4
 
 
 def test_a_worker_tells_the_peak_since_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200
 from tf_stitch.jit.collector import collector_paused
 from tools.benchmark.markdown import table
-from tools.benchmark.memory_child import network_of
+from tools.benchmark.networks import built
 
 if TYPE_CHECKING:
     from tf_stitch.graph.clustering.region_graph import RegionGraph
@@ -46,7 +46,7 @@ def regions_of(case: str) -> list[RegionGraph]:
 
     from tools.benchmark.gpu_regions import regions_of as found
 
-    network, batch = network_of(case)
+    network, _, batch = built(case)
     given = tuple(tf.TensorSpec(x.shape, x.dtype) for x in network.batch(batch))
     with collector_paused():
         return found(tf.function(network.train, autograph=False).get_concrete_function(*given)).regions.regions

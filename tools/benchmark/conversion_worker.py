@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tools.benchmark.workers import refuse_the_package, serve
+from tools.benchmark.workers import refuse, serve
 
 WARM_UP = 3
 
@@ -19,7 +19,7 @@ def start(library: str, model: str, name: str, file: str) -> Callable[..., dict[
     import numpy as np
     import tensorflow as tf
 
-    refuse_the_package()
+    refuse("tf_stitch")
     tf.load_op_library(library)
     arrays = np.load(file)
     inputs = {key: tf.constant(arrays[key]) for key in arrays.files}

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tools.benchmark.device_time import covered
 
 CLASSES = ("memory", "library", "copies")
 LISTED = 100
@@ -72,10 +74,10 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
     """What `steps` steps ran, per step.
 
     Returns:
-        "classes": class -> count, without regions on a CPU; "class_us": class -> microseconds, regions among the
-        memory-intensive; "regions": region -> how often its op ran on a CPU; "kernels" and "library": memory-intensive
-        kernels and those of libraries on a GPU, the longest first, [name, count, microseconds, occupancy in percent
-        or None].
+        "device_us": microseconds in which a GPU works, on whatever streams; "classes": class -> count, without regions
+        on a CPU; "class_us": class -> microseconds, regions among the memory-intensive; "regions": region -> how often
+        its op ran on a CPU; "kernels" and "library": memory-intensive kernels and those of libraries on a GPU, the
+        longest first, [name, count, microseconds, occupancy in percent or None].
     """
     import tensorflow as tf
 
@@ -85,7 +87,10 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
         with tf.profiler.experimental.Profile(folder, options):
             for _ in range(steps):
                 step()
-        planes = _planes(Path(folder))
+        spaces = _spaces(Path(folder))
+    planes: dict[str, dict[str, Events]] = {}
+    for plane in spaces:
+        add_plane(plane, planes.setdefault(plane.name, {}))
     devices = [events for name, events in planes.items() if name.startswith("/device:GPU")]
     classes = Classes()
     for plane in devices:
@@ -95,7 +100,8 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
         host = planes.get("/host:CPU", {})
         for name, events in host.items():
             count_host(name, events, host, classes)
-    return {"classes": {c: classes.counts[c] / steps for c in CLASSES},
+    return {"device_us": sum(covered(_intervals(plane)) for plane in spaces if _is_gpu(plane)) / steps,
+            "classes": {c: classes.counts[c] / steps for c in CLASSES},
             "class_us": {c: classes.us[c] / steps for c in CLASSES},
             "regions": {region: count / steps for region, count in classes.regions.items()},
             "kernels": _longest(devices, "memory", steps), "library": _longest(devices, "library", steps)}  # fmt: skip
@@ -149,21 +155,31 @@ def count_host(name: str, events: Events, all_names: Collection[str], classes: C
         classes.add("memory", events)
 
 
-def _planes(folder: Path) -> dict[str, dict[str, Events]]:
-    """Plane -> name of an event -> its events."""
+def _spaces(folder: Path) -> list[Any]:
+    """All XPlanes of a profile."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    planes: dict[str, dict[str, Events]] = {}
-    for path in folder.glob(_ARCHIVE):
-        for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes:
-            add_plane(plane, planes.setdefault(plane.name, {}))
-    return planes
+    return [plane for path in folder.glob(_ARCHIVE)
+            for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes]
+
+
+def _is_gpu(plane: Any) -> bool:
+    return bool(plane.name.startswith("/device:GPU"))
+
+
+def _intervals(plane: Any) -> Iterator[tuple[float, float]]:
+    """Begin and end of each event of a GPU's streams, in microseconds."""
+    for line in plane.lines:
+        if line.name.startswith("Stream"):
+            for event in line.events:
+                begin = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
+                yield begin, begin + event.duration_ps / 1e6
 
 
 def add_plane(plane: Any, found: dict[str, Events]) -> None:
     """Adds the events of an XPlane to those of their names."""
     for line in plane.lines:
-        if plane.name.startswith("/device:GPU") and not line.name.startswith("Stream"):
+        if _is_gpu(plane) and not line.name.startswith("Stream"):
             continue  # lines that TensorFlow derives from the streams
         for event in line.events:
             events = found.setdefault(plane.event_metadata[event.metadata_id].name, Events())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tools.benchmark.network_cases import CASES
+from tools.benchmark.networks import built
 
 
 class Memory:
@@ -39,22 +39,6 @@ class Memory:
         return info["current"], info["peak"]
 
 
-def network_of(case: str) -> tuple[Any, int]:
-    """A network, and how many examples a step sees."""
-    import keras
-
-    from models import kinds, language, vision
-
-    if case.startswith("gpt2:"):
-        *sizes, batch = map(int, case.partition(":")[2].split("x"))
-        keras.mixed_precision.set_global_policy("mixed_bfloat16")
-        return language.build("GPT2", language.Config(*sizes)), batch
-    name, _, batch, policy, size = CASES[case]
-    keras.mixed_precision.set_global_policy(policy)
-    others: Any = next(module for module in (language, kinds) if size or name in module.NAMES)
-    return vision.build(name, size) if size else others.build(name), batch
-
-
 def trained(case: str, backend: str, calls: int, device_mib: int = 0) -> dict[str, Any]:
     """Trains in this process.
 
@@ -73,7 +57,7 @@ def trained(case: str, backend: str, calls: int, device_mib: int = 0) -> dict[st
     if backend == "jax":
         tf.config.set_visible_devices([], "GPU")
     keras.utils.set_random_seed(0)
-    network, batch = network_of(case)
+    network, _, batch = built(case)
     arguments = tuple(map(keras.ops.convert_to_tensor, network.batch(batch)))
     if backend == "jax":
         from tools.benchmark.jax_step import train_step

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tools.benchmark.workers import refuse_the_package, serve
+from tools.benchmark.workers import refuse, serve
 
 
 def start(library: str) -> Callable[..., dict[str, Any]]:
     import numpy as np
     import tensorflow as tf
 
-    refuse_the_package()
+    refuse("tf_stitch")
     tf.load_op_library(library)
     stat = ctypes.CDLL(library).tfs_stat
     stat.restype = ctypes.c_int64

@@ -1,4 +1,6 @@
-"""A process with one network in PyTorch, by Inductor with CUDA graphs: as network_worker.py, without TensorFlow.
+"""A process with one network in PyTorch, by Inductor with CUDA graphs: `torch_worker.py CASE` answers as TimedCalls;
+`torch_worker.py CASE max` has the optimizer compiled, too, kernels found by `max-autotune`, and for inference weights
+in halves and frozen into the program. Without TensorFlow.
 
 Networks of torchvision and transformers with random weights; the ways that PyTorch's own documents advise: channels
 last, TF32 for float32, autocast for halves, fused and capturable optimizers. They differ from Keras' in small things,
@@ -8,11 +10,12 @@ such as biases and the norms' order. The peak of memory is PyTorch's allocator's
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
+from tools.benchmark.device_time import summed
 from tools.benchmark.network_cases import CASES
+from tools.benchmark.timed_calls import TimedCalls, looked_at
 from tools.benchmark.workers import serve
 
 VISION = {"ResNet50": "resnet50", "MobileNetV3Large": "mobilenet_v3_large", "EfficientNetB0": "efficientnet_b0",
@@ -20,9 +23,8 @@ VISION = {"ResNet50": "resnet50", "MobileNetV3Large": "mobilenet_v3_large", "Eff
 HAVE = (*VISION, "GPT2", "Llama", "BERT", "T5")
 
 
-def start(case: str) -> Callable[..., dict[str, Any]]:
+def start(case: str, how: str = "") -> TimedCalls:
     import torch
-    from torch import nn
 
     name, mode, batch, policy, _ = CASES[case]
     torch.manual_seed(0)
@@ -31,53 +33,90 @@ def start(case: str) -> Callable[..., dict[str, Any]]:
     model, given, wanted = _of_images(name, batch) if name in VISION else _of_words(name, batch)
     model = model.cuda().train(mode == "train")
     halves = {"float32": torch.float32, "mixed_bfloat16": torch.bfloat16, "mixed_float16": torch.float16}[policy]
-    weights = list(model.parameters())
-    if name in VISION and name != "ViT":
-        optimizer: Any = torch.optim.SGD(weights, 0.01, momentum=0.9, fused=True)
-    else:
-        optimizer = torch.optim.AdamW(weights, 1e-4, fused=True, capturable=True)
-    scaler = torch.amp.GradScaler(enabled=policy == "mixed_float16")
+    step = (_trained(name, model, given, wanted, halves, how == "max") if mode == "train" else
+            _inferred(model, given, halves, how == "max"))
 
-    def answer_of(*inputs: Any) -> Any:
-        with torch.autocast("cuda", halves, enabled=halves != torch.float32):
-            out = model(*inputs)
-            return out if isinstance(out, torch.Tensor) else out.logits
+    def values(result: Any) -> Any:
+        return looked_at(result.detach().float().cpu().numpy())
+
+    return TimedCalls(step, lambda _: torch.cuda.synchronize(), values,
+                      lambda: {"gpu_mib": torch.cuda.max_memory_allocated() / 2**20}, _profiled)
+
+
+def _trained(name: str, model: Any, given: tuple[Any, ...], wanted: Any, halves: Any, most: bool) -> Callable[[], Any]:
+    import torch
+    from torch import nn
+
+    weights, scaled = list(model.parameters()), halves == torch.float16
+    compiled = most and not scaled  # scaled losses ask, on the host, whether gradients are finite
+    if name in VISION and name != "ViT":
+        optimizer: Any = torch.optim.SGD(weights, 0.01, momentum=0.9, fused=not compiled, foreach=compiled)
+    else:
+        optimizer = torch.optim.AdamW(weights, 1e-4, fused=not compiled, foreach=compiled, capturable=True)
+    scaler = torch.amp.GradScaler(enabled=scaled)
 
     def loss_of(*inputs: Any) -> Any:
-        logits = answer_of(*inputs)
+        logits = _answer(model, inputs, halves)
         return nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]), wanted.reshape(-1))
 
-    loss, infer = (torch.compile(f, mode="reduce-overhead") for f in (loss_of, answer_of))
+    def update() -> None:
+        optimizer.step()
+
+    how = "max-autotune" if most else "reduce-overhead"
+    loss = torch.compile(loss_of, mode=how)
+    moved: Any = torch.compile(update, mode=how) if compiled else lambda: scaler.step(optimizer)
 
     def step() -> Any:
         torch.compiler.cudagraph_mark_step_begin()
-        if mode == "infer":
-            with torch.no_grad():
-                return infer(*given)
         found = loss(*given)
         scaler.scale(found).backward()
-        scaler.step(optimizer)
+        moved()
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
         return found
 
-    def answer(warm_up: str, calls: str) -> dict[str, Any]:
-        begin = time.perf_counter()
-        for _ in range(int(warm_up)):
-            step()
-        torch.cuda.synchronize()
-        warm = time.perf_counter() - begin
-        begin = time.perf_counter()
-        result = torch.zeros(())
-        for _ in range(int(calls)):
-            result = step()
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - begin
-        value = float(result.detach().double().square().mean().sqrt()) if int(calls) else 0.0
-        return {"ms": seconds * 1e3 / max(int(calls), 1), "warm_up_s": warm, "result": value,
-                "gpu_mib": torch.cuda.max_memory_allocated() / 2**20}  # fmt: skip
+    return step
 
-    return answer
+
+def _inferred(model: Any, given: tuple[Any, ...], halves: Any, most: bool) -> Callable[[], Any]:
+    import torch
+
+    if most:
+        from torch._inductor import config
+
+        config.freezing = True
+        model = model.to(halves)
+        given = tuple(x.to(halves) if x is not None and x.is_floating_point() else x for x in given)
+    types = torch.float32 if most else halves
+    infer = torch.compile(lambda *inputs: _answer(model, inputs, types),
+                          mode="max-autotune" if most else "reduce-overhead")
+
+    def step() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()
+        with torch.no_grad():
+            return infer(*given)
+
+    return step
+
+
+def _answer(model: Any, inputs: tuple[Any, ...], halves: Any) -> Any:
+    """The logits, under autocast to halves where they are asked for."""
+    import torch
+
+    with torch.autocast("cuda", halves, enabled=halves != torch.float32):
+        out = model(*inputs)
+        return out if isinstance(out, torch.Tensor) else out.logits
+
+
+def _profiled(call: Callable[[], object], calls: int) -> dict[str, Any]:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(calls):
+            call()
+    return summed([(event.name, event.time_range.start, event.time_range.elapsed_us()) for event in seen.events()
+                   if event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation], calls)
 
 
 def _of_images(name: str, batch: int) -> tuple[Any, tuple[Any, ...], Any]:

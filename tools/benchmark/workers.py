@@ -146,11 +146,14 @@ def brief(message: str) -> str:
 class _Refused:
     """An import hook."""
 
+    def __init__(self, package: str) -> None:
+        self._package = package
+
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name.partition(".")[0] == "tf_stitch":
+        if name.partition(".")[0] == self._package:
             raise ImportError(f"{name} is not to be imported")
 
 
-def refuse_the_package() -> None:
-    """From now on this process cannot import tf_stitch."""
-    sys.meta_path.insert(0, _Refused())
+def refuse(package: str) -> None:
+    """From now on this process cannot import a package."""
+    sys.meta_path.insert(0, _Refused(package))

@@ -1,0 +1,1 @@
+"""Networks that nobody has chosen: drawn by a seed, measured once on every backend, on record for good."""
