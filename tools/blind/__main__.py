@@ -5,10 +5,11 @@
     python -m tools.blind --take=FILE           # rows that were measured elsewhere
     python -m tools.blind --page                # only writes the page
 
-A seed on record is never run again. What turns out slower than on another backend becomes a case of models/, whose
-later figures stand in another file. First calls run side by side, --together networks at a time; what is not ready in
---ready seconds has no time. Losses of the first 20 steps, or what the first call infers, are held against TensorFlow's,
-from the same weights; those of steps that draw random numbers (dropout) are told but not judged.
+A seed on record is never run again; one for which no backend was ready is not on record. What turns out slower than
+on another backend becomes a case of models/, whose later figures stand in another file. First calls run side by side,
+--together networks at a time; what is not ready in --ready seconds has no time. Losses of the first 20 steps, or what
+the first call infers, are held against TensorFlow's, from the same weights; those of steps that draw random numbers
+(dropout) are told but not judged.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _measure(file: Path) -> None:
         cases = measure([f"{prefix}{seed}" for seed in group], turns)
         for seed in group:
             rows = _rows(seed, [case for case in cases if case.row["network"] == f"{prefix}{seed}"])
-            append(file, rows)
+            if any("least_ms" in row for row in rows):
+                append(file, rows)  # else it can be measured again: no backend was ready
             print(*(" ".join(f"{row.get(key, '')}" for key in ("seed", "network", "backend", "median_ms", "device_ms",
                                                              "first_call_s", "losses")) for row in rows),
                   sep="\n", flush=True)  # fmt: skip
