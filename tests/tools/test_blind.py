@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 import subprocess
 import sys
 from itertools import pairwise
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 from tools.benchmark.networks import built
-from tools.blind import agreement, images, page, record, tables
+from tools.blind import agreement, hub, images, page, record, tables
+from tools.blind.draft import Draft
 from tools.blind.drawn import BATCHES, FAMILIES, drawn
 from tools.blind.record import FIELDS, SeedOnRecordError, append, rows_of
 
@@ -23,8 +25,6 @@ RECORD = ROOT / "benchmarks" / "blind.csv"
 
 def _seed_of(family: object) -> int:
     """The first seed whose network is of a family."""
-    import random
-
     return next(seed for seed in range(2000)
                 if random.Random(seed).choices([*FAMILIES], [*FAMILIES.values()])[0] is family)
 
@@ -41,7 +41,8 @@ def test_a_seed_gives_the_same_network_each_time() -> None:
     assert FAMILIES.keys() == BATCHES.keys()
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f is not images.application], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in (images.application, hub.backbone)],
+                         ids=lambda f: f.__name__)
 def test_networks_take_a_batch(family: object) -> None:
     seed = _seed_of(family)
     network, mode, batch = built(f"drawn:tiny:{seed}")
@@ -55,15 +56,22 @@ def test_networks_take_a_batch(family: object) -> None:
     assert mode in ("train", "infer")
 
 
+def test_backbones_of_keras_hub_have_such_arguments() -> None:
+    models = pytest.importorskip("keras_hub").models
+    for name in (*hub.DECODERS, *hub.ENCODERS):
+        draft = Draft(random.Random(0), tiny=True)
+        draft.pick = lambda options, name=name: name if name in options else options[0]  # type: ignore[method-assign]
+        hub.backbone(draft)
+        names: dict[str, object] = {"keras": keras, "layers": keras.layers}
+        exec("\n".join(draft.lines), names)
+        assert isinstance(names["backbone"], getattr(models, f"{name}Backbone"))
+
+
 def test_all_of_keras_applications_are_there() -> None:
     assert all(callable(getattr(keras.applications, name)) for name in images.APPLICATIONS)
 
 
 def test_sizes_are_multiples_between_their_limits() -> None:
-    import random
-
-    from tools.blind.draft import Draft
-
     draft = Draft(random.Random(0))
     drawn_sizes = {draft.size(96, 288, 32) for _ in range(200)}
     assert drawn_sizes == {96, 128, 160, 192, 224, 256, 288}

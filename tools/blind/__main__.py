@@ -9,7 +9,7 @@ A seed on record is never run again; one for which no backend was ready is not o
 on another backend becomes a case of models/, whose later figures stand in another file. First calls run side by side,
 --together networks at a time; what is not ready in --ready seconds has no time. Losses of the first 20 steps, or what
 the first call infers, are held against TensorFlow's, from the same weights; those of steps that draw random numbers
-(dropout) are told but not judged.
+(dropout) are told but not judged. Some seeds need the package keras_hub.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tools.blind.drawn import Drawn, drawn
 from tools.blind.record import Row, append, rows_of, seeds_of
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-PACKAGES = ("tensorflow", "keras", "jax")
+PACKAGES = ("tensorflow", "keras", "keras-hub", "jax")
 
 _SHOW = flags.DEFINE_integer("show", None, "a seed whose file is printed")
 _SEEDS = flags.DEFINE_string("seeds", None, "first and last seed: 1-12")

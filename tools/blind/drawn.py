@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tools.blind import images, series, tables, texts
+from tools.blind import hub, images, series, tables, texts
 from tools.blind.draft import Draft
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FAMILIES: Mapping[Callable[[Draft], None], float] = {
     images.application: 4, images.classifier: 4, images.dense_prediction: 2, images.volumes: 1,
     texts.language_model: 3, texts.text_classifier: 2, texts.translator: 1.5, texts.patches: 2,
+    hub.backbone: 4,
     series.recurrent: 2, series.convolutional: 1.5, series.speech: 1.5,
     tables.table: 2.5, tables.towers: 1, tables.beside_images: 1}
 """How often each is drawn."""
@@ -29,6 +30,7 @@ TRAINED = 0.7
 BATCHES = {images.application: (1, 8, 16, 32), images.classifier: (1, 8, 32, 128),
            images.dense_prediction: (1, 4, 16), images.volumes: (1, 4, 16), texts.language_model: (1, 4, 8),
            texts.text_classifier: (1, 16, 64), texts.translator: (8, 32), texts.patches: (1, 16, 64),
+           hub.backbone: (1, 4, 8),
            series.recurrent: (1, 16, 64), series.convolutional: (1, 16, 64), series.speech: (4, 16),
            tables.table: (64, 1024, 8192), tables.towers: (256, 4096), tables.beside_images: (16, 64)}
 TINY = 2
