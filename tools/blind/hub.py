@@ -39,13 +39,14 @@ def backbone(draft: Draft) -> None:
         draft.input("segments", (length,), 2)
         given["segment_ids"] = "segments"
     draft.add(f"backbone({{{', '.join(f'{key!r}: {value}' for key, value in given.items())}}})")
-    if name in _WITH_SEGMENTS:
-        draft.add('x["pooled_output"]')
-    elif name in ENCODERS:
-        draft.add("x[:, 0]")
-    classes = words if name in DECODERS else draft.one_of((2, 10, 100))
-    draft.add(f"layers.Dense({classes})(x)")
-    draft.classes(classes, (length,) if name in DECODERS else ())
+    if name in DECODERS:
+        draft.add("backbone.token_embedding(x, reverse=True)")
+        draft.classes(words, (length,))
+    else:
+        classes = draft.one_of((2, 10, 100))
+        draft.add('x["pooled_output"]' if name in _WITH_SEGMENTS else "x[:, 0]")
+        draft.add(f"layers.Dense({classes})(x)")
+        draft.classes(classes)
     draft.title = f"keras_hub's {name} {depth} x {width}, {heads} heads, {length} of {words} words"
 
 
