@@ -13,18 +13,12 @@ from __future__ import annotations
 import csv
 import itertools
 import sys
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from absl import app, flags
 
-from tools.benchmark.loop_worker import BATCHES, LOOPS
-from tools.benchmark.peers import PEERS
-from tools.benchmark.timed_case import TimedCase
-from tools.benchmark.workers import BACKENDS, Worker
-
-FIELDS = ("network", "loop", "batch", "steps", "backend", "median_ms", "least_ms", "most_ms", "first_epoch_s")
+from tools.benchmark.loop_turns import FIELDS, measured
+from tools.benchmark.loop_worker import LOOPS
 
 _NETWORKS = flags.DEFINE_list("networks", ["mobilenet_v3_large_train"], "of tools/benchmark/networks.py")
 _LOOPS = flags.DEFINE_list("loops", list(LOOPS), "what runs")
@@ -35,42 +29,13 @@ _ROUNDS = flags.DEFINE_integer("rounds", 3, "turns of each")
 _READY = flags.DEFINE_float("ready", 120, "seconds for the first epochs of a group")
 
 
-def measured(network: str, loop: str, batch: str, steps: str) -> list[dict[str, object]]:
-    """A row for each backend."""
-    cases = [_case(network, loop, batch, steps, short) for short in _BACKENDS.value]
-    end = time.monotonic() + _READY.value
-
-    def first(case: TimedCase) -> None:
-        answer = case.ask(1, 0, limit=end - time.monotonic())
-        if answer is not None:
-            case.row["first_epoch_s"] = round(answer["warm_up_s"], 1)
-
-    with ThreadPoolExecutor(len(cases)) as pool:
-        list(pool.map(first, cases))
-    for _ in range(_ROUNDS.value):
-        for case in cases:
-            answer = case.ask(1, 2, limit=120)
-            if answer is not None:
-                case.times.append(answer["ms"] / BATCHES)
-    for case in cases:
-        case.end()
-    return [case.row for case in cases]
-
-
-def _case(network: str, loop: str, batch: str, steps: str, short: str) -> TimedCase:
-    backend = BACKENDS.get(short, short)
-    variables = PEERS[short].variables if short in PEERS else {}
-    worker = Worker("loop_worker", network, loop, batch, steps, backend=backend, variables=variables)
-    return TimedCase(worker, network=network, loop=loop, batch=batch, steps=steps, backend=backend)
-
-
 def main(_: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, FIELDS)
     writer.writeheader()
     for network, loop, batch, steps in itertools.product(_NETWORKS.value, _LOOPS.value, _BATCHES.value, _STEPS.value):
         if loop == "train_on_batch" and steps != "1":
             continue
-        writer.writerows(measured(network, loop, batch, steps))
+        writer.writerows(measured(network, loop, batch, steps, _BACKENDS.value, _ROUNDS.value, _READY.value))
         sys.stdout.flush()
 
 

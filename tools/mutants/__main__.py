@@ -28,6 +28,7 @@ from tools.mutants import (
     graphs,
     kernels,
     matmuls,
+    measuring,
     memory,
     running,
     serving,
@@ -44,7 +45,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
                                 *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS, *foreign.MUTANTS,
-                                *serving.MUTANTS, *memory.MUTANTS)
+                                *serving.MUTANTS, *memory.MUTANTS, *measuring.MUTANTS)
 
 
 def main() -> int:
