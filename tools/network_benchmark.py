@@ -1,11 +1,11 @@
 """Networks under TensorFlow, XLA (jit_compile=True), tf_stitch, Keras on JAX and PyTorch's Inductor, interleaved.
 
 Each backend runs a network in a process of its own. First calls, which are the processors' work, run side by side and
-so take longer than they would alone; then one process works at a time, in turns. Prints CSV: medians of a call's
-milliseconds over the turns with the least and the most; milliseconds in which the device works in a call, by a profile
-in the end, and their share of the median; seconds of the first call; MiB that the framework's allocator handed out on
-the GPU at most (from the start on, and in the last turn); and of tf_stitch how many regions there are, how many of them
-the profitability check has decided on (the others may have been timed beside TensorFlow's nodes meanwhile: then
+so take longer than they would alone; then one process works at a time, a network's in turns. Prints CSV: medians of a
+call's milliseconds over the turns with the least and the most; milliseconds in which the device works in a call, by a
+profile in the end, and their share of the median; seconds of the first call; MiB that the framework's allocator handed
+out on the GPU at most (from the start on, and in the last turn); and of tf_stitch how many regions there are, how many
+of them the profitability check has decided on (the others may have been timed beside TensorFlow's nodes meanwhile: then
 --warm_up is too low), how many TensorFlow's nodes run since, and what fell back. What is not ready when --ready seconds
 are over is left out. What was measured so far is in --partial after every turn.
 
@@ -56,8 +56,9 @@ def main(_: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, FIELDS)
     writer.writeheader()
     for first in range(0, len(_NETWORKS.value), _TOGETHER.value):
-        writer.writerows(case.row for case in measure(_NETWORKS.value[first:first + _TOGETHER.value], turns))
-        sys.stdout.flush()
+        for cases in measure(_NETWORKS.value[first:first + _TOGETHER.value], turns):
+            writer.writerows(case.row for case in cases)
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ class Fake:
 def test_rows_and_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(network_turns, "Worker", Fake)
     file = tmp_path / "kernels.json"
-    turns = Turns(["xla", "stitch", "inductor"], rounds=2, kernels=file)
-    rows = [case.row for case in network_turns.measure(["gpt2_train", "moe_train"], turns)]
+    turns = Turns(["xla", "stitch", "inductor"], rounds=2, kernels=file, partial=tmp_path / "partial.json")
+    rows = [case.row for cases in network_turns.measure(["gpt2_train", "moe_train"], turns) for case in cases]
     assert [(row["network"], row["backend"]) for row in rows] == [
         ("gpt2_train", "xla"), ("gpt2_train", "tf_stitch"), ("gpt2_train", "inductor"),
         ("moe_train", "xla"), ("moe_train", "tf_stitch")], "PyTorch has no such mixture of experts"  # fmt: skip
@@ -69,13 +69,16 @@ def test_rows_and_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     known = json.loads(file.read_text())
     assert known["gpt2_train/tf_stitch"]["launches"] == [[0, "launch_0", "row_reduction", [2, 3], 1.5, 24, ["a", "b"]]]
     assert "gpt2_train/inductor" not in known
+    partial = json.loads((tmp_path / "partial.json").read_text())
+    assert [(row["network"], row["backend"], row["ms"]) for row in partial[::3]] == [
+        ("gpt2_train", "xla", [4.0, 4.0]), ("moe_train", "xla", [4.0, 4.0])]
 
 
 def test_peaks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the start on, and of the last turn where the allocator sees it; none where there is no GPU."""
     monkeypatch.setattr(network_turns, "Worker", Fake)
     turns = Turns(["tf", "xla", "stitch", "inductor", "inductor_max", "jax", "jax_max"], rounds=2)
-    rows = [case.row for case in network_turns.measure(["gpt2_infer"], turns)]
+    rows = [case.row for cases in network_turns.measure(["gpt2_infer"], turns) for case in cases]
     assert [(row["backend"], row.get("peak_mib"), row.get("steady_peak_mib")) for row in rows] == [
         ("tensorflow", 300, 100), ("xla", None, None), ("tf_stitch", 300, 100), ("inductor", 300, None),
         ("inductor_max", 300, None), ("jax", 300, None), ("jax_max", 300, None)]
@@ -84,7 +87,7 @@ def test_peaks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_losses_of_the_first_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_turns, "Worker", Fake)
-    case, *_ = network_turns.measure(["gpt2_infer"], Turns(["stitch"], rounds=1, losses=4))
+    ((case,),) = network_turns.measure(["gpt2_infer"], Turns(["stitch"], rounds=1, losses=4))
     assert case.losses == [[1.5]] * 4
 
 

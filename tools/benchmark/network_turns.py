@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class Turns:
         ready: seconds for the first calls of all backends.
         scope: what regions hold, as TF_STITCH_SCOPE.
         losses: of so many first calls what they gave is in the rows.
-        partial: file for rows and times after each turn.
+        partial: file for rows and times so far, written after each turn.
         kernels: file for what the device did in a call of each, in the end.
     """
 
@@ -106,28 +107,35 @@ class NetworkCase(TimedCase):
         return self.row
 
 
-def measure(networks: Sequence[str], turns: Turns) -> list[NetworkCase]:
-    """Each network on each backend that has it, measured, its process ended; one that failed has its error in its row's
-    `median_ms`."""
-    cases = [NetworkCase(network, short, turns.scope) for network in networks for short in turns.backends
-             if short not in PEERS or PEERS[short].runs(network)]  # fmt: skip
+def measure(networks: Sequence[str], turns: Turns) -> Iterator[list[NetworkCase]]:
+    """Of each network, once it is measured and its processes ended, a case for each backend that has it.
+
+    All first calls come before the first turn. A case that failed has its error in its row's `median_ms`.
+    """
+    cases = {network: [NetworkCase(network, short, turns.scope) for short in turns.backends
+                       if short not in PEERS or PEERS[short].runs(network)] for network in networks}  # fmt: skip
     end = time.monotonic() + turns.ready
-    with ThreadPoolExecutor(len(cases)) as pool:
-        list(pool.map(lambda case: case.first_calls(turns.losses - 1, end - time.monotonic()), cases))
-    for case in cases:
-        case.ask(turns.warm_up, 0, limit=60)
-    for _ in range(turns.rounds):
-        for case in cases:
-            case.turn(turns.calls)
-        if turns.partial:
-            turns.partial.write_text(json.dumps([{**case.row, "ms": case.times} for case in cases], indent=1))
-    for case in cases:
-        case.kernels = case.ask(2, PROFILED, "profile", limit=60)
-    for case in cases:
-        case.finish()
-    if turns.kernels:
-        _add_kernels(cases, turns.kernels)
-    return cases
+    with ThreadPoolExecutor(sum(map(len, cases.values()))) as pool:
+        list(pool.map(lambda case: case.first_calls(turns.losses - 1, end - time.monotonic()),
+                      chain.from_iterable(cases.values())))
+    done: list[dict[str, object]] = []
+    for of_network in cases.values():
+        for case in of_network:
+            case.ask(turns.warm_up, 0, limit=60)
+        for _ in range(turns.rounds):
+            for case in of_network:
+                case.turn(turns.calls)
+            if turns.partial:
+                rows = [*done, *({**case.row, "ms": case.times} for case in of_network)]
+                turns.partial.write_text(json.dumps(rows, indent=1))
+        for case in of_network:
+            case.kernels = case.ask(2, PROFILED, "profile", limit=60)
+        for case in of_network:
+            case.finish()
+        if turns.kernels:
+            _add_kernels(of_network, turns.kernels)
+        done += [{**case.row, "ms": case.times} for case in of_network]
+        yield of_network
 
 
 def _add_kernels(cases: Sequence[NetworkCase], file: Path) -> None:

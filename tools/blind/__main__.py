@@ -72,9 +72,8 @@ def _measure(file: Path) -> None:
     prefix = f"{DRAWN}tiny:" if _TINY.value else DRAWN
     for begin in range(0, len(seeds), _TOGETHER.value):
         group = seeds[begin:begin + _TOGETHER.value]
-        cases = measure([f"{prefix}{seed}" for seed in group], turns)
-        for seed in group:
-            rows = _rows(seed, [case for case in cases if case.row["network"] == f"{prefix}{seed}"])
+        for seed, cases in zip(group, measure([f"{prefix}{seed}" for seed in group], turns), strict=True):
+            rows = _rows(seed, cases)
             if any("least_ms" in row for row in rows):
                 append(file, rows)  # else it can be measured again: no backend was ready
             print(*(" ".join(f"{row.get(key, '')}" for key in ("seed", "network", "backend", "median_ms", "device_ms",
