@@ -88,9 +88,7 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
             for _ in range(steps):
                 step()
         spaces = _spaces(Path(folder))
-    planes: dict[str, dict[str, Events]] = {}
-    for plane in spaces:
-        add_plane(plane, planes.setdefault(plane.name, {}))
+    planes = _planes(spaces)
     devices = [events for name, events in planes.items() if name.startswith("/device:GPU")]
     classes = Classes()
     for plane in devices:
@@ -161,6 +159,14 @@ def _spaces(folder: Path) -> list[Any]:
 
     return [plane for path in folder.glob(_ARCHIVE)
             for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes]
+
+
+def _planes(spaces: Sequence[Any]) -> dict[str, dict[str, Events]]:
+    """Plane -> name of an event -> its events."""
+    planes: dict[str, dict[str, Events]] = {}
+    for plane in spaces:
+        add_plane(plane, planes.setdefault(plane.name, {}))
+    return planes
 
 
 def _is_gpu(plane: Any) -> bool:

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import Any
 
 STEPS = 20
-TOLERANCES = {"float32": 1e-2, "mixed_bfloat16": 5e-2, "mixed_float16": 5e-2}
+TOLERANCES = {"float32": 2e-2, "mixed_bfloat16": 5e-2, "mixed_float16": 5e-2}
 """Relative, of losses of STEPS steps and of what is inferred: TensorFlow and JAX round float32 to TF32 in matmuls."""
 
 LEAST = 0.05
