@@ -117,12 +117,12 @@ def test_losses_are_held_against_tensorflow_s() -> None:
 def test_the_page_tells_means_and_what_is_slower(tmp_path: Path) -> None:
     file = tmp_path / "blind.csv"
     append(file, [_row(1, "tensorflow", 8.0), _row(1, "xla", 2.0, losses="1.0e-03"), _row(1, "tf_stitch", 1.0),
-                  _row(2, "tensorflow", 2.0), _row(2, "xla", "failed: no answer within 9 s"),
-                  _row(2, "tf_stitch", 4.0, losses="DIFFER: 2.0e-01")])  # fmt: skip
+                  _row(2, "tensorflow", 2.0, device_ms=3.0), _row(2, "xla", "failed: no answer within 9 s"),
+                  _row(2, "tf_stitch", 4.0, device_ms=2.0, busy=0.5, losses="DIFFER: 2.0e-01")])  # fmt: skip
     text = "\n".join(page.lines(rows_of(file)))
     assert "| TensorFlow | by the clock | 2 | 2.00 | 0.50 | 1 | 1 |" in text
     assert "| XLA | by the clock | 1 | 2.00 | 2.00 | 0 | 0 |" in text
-    assert "Slower than TensorFlow: 2 (network of 2): 0.50." in text
+    assert "Slower than TensorFlow:\n\n- 2 (network of 2): 0.50; on the device 1.50, busy 0.5" in text
     assert "agree with TensorFlow's in 1 of 2 rows; else: 2 under tf_stitch (2.0e-01)" in text
 
 

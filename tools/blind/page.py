@@ -29,11 +29,7 @@ def lines(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
     yield from (f"{len(networks)} networks; {'; '.join(machines)}.", "")
     yield from _summary(networks)
     for backend, title in OTHERS.items():
-        slower = {_name(rows): ratio for rows in networks if (ratio := ratio_of(rows, backend, "median_ms"))
-                  and ratio < 1}  # fmt: skip
-        if slower:
-            named = "; ".join(f"{name}: {ratio:.2f}" for name, ratio in sorted(slower.items(), key=lambda p: p[1]))
-            yield from ("", f"Slower than {title}: {named}.")
+        yield from _slower(networks, backend, title)
     yield ""
     yield from _differing(rows)
     yield from _all(networks)
@@ -58,6 +54,16 @@ def _summary(networks: Sequence[Rows]) -> Iterator[str]:
                      found)
 
 
+def _slower(networks: Sequence[Rows], backend: str, title: str) -> Iterator[str]:
+    """Networks that another backend runs faster, the worst first, with the ratio on the device and our busy share."""
+    ratios = [(ratio, rows) for rows in networks if (ratio := ratio_of(rows, backend, "median_ms"))]
+    named = [f"- {_name(rows)}: {ratio:.2f}; on the device "
+             f"{_ratio(ratio_of(rows, backend, 'device_ms'))}, busy {rows[STITCH]['busy'] or '-'}"
+             for ratio, rows in sorted(ratios, key=lambda pair: pair[0]) if ratio < 1]  # fmt: skip
+    if named:
+        yield from ("", f"Slower than {title}:", "", *named)
+
+
 def _differing(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
     judged = [row for row in rows if row["losses"] and not row["losses"].startswith("random")]
     apart = [row for row in judged if row["losses"].startswith("DIFFER")]
@@ -75,7 +81,7 @@ def _all(networks: Sequence[Rows]) -> Iterator[str]:
         ours = rows.get(STITCH, {})
         ratios = (ratio_of(rows, backend, "median_ms") for backend in backends)
         found.append([_any(rows)["seed"], _any(rows)["network"], *(_time(rows, b) for b in backends),
-                      _time(rows, STITCH), *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+                      _time(rows, STITCH), *map(_ratio, ratios),
                       ours.get("device_ms") or "-", ours.get("busy") or "-",
                       " / ".join(rows.get(b, {}).get("first_call_s") or "-" for b in (*backends, STITCH)),
                       " / ".join(rows.get(b, {}).get("peak_mib") or "-" for b in (*backends, STITCH)),
@@ -85,6 +91,10 @@ def _all(networks: Sequence[Rows]) -> Iterator[str]:
     yield from table(("seed", "network", *(f"{title}, ms" for title in titles), "tf_stitch, ms",
                       *(f"{title} / tf_stitch" for title in titles), "device, ms", "busy", "first call, s",
                       "peak, MiB", "commit"), found)  # fmt: skip
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def _time(rows: Rows, backend: str) -> str:
