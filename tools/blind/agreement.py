@@ -11,8 +11,9 @@ STEPS = 20
 TOLERANCES = {"float32": 2e-2, "mixed_bfloat16": 5e-2, "mixed_float16": 5e-2}
 """Relative, of losses of STEPS steps and of what is inferred: TensorFlow and JAX round float32 to TF32 in matmuls."""
 
-LEAST = 0.05
-"""Of the largest number: smaller ones, such as the last losses of a batch that is learnt by heart, count as this."""
+LEAST = 0.25
+"""Of the largest number: smaller ones count as this, such as the last losses of a batch that is learnt by heart, or a
+class whose logit is near zero by chance."""
 
 
 def difference(found: Sequence[Any], wanted: Sequence[Any]) -> float:
