@@ -85,6 +85,19 @@ def test_peaks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(set(row) <= set(network_benchmark.FIELDS) for row in rows)
 
 
+def test_times_stay_without_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutProfiler(Fake):
+        def ask(self, *words: object, limit: float) -> dict[str, Any]:
+            if words[-1] == "profile":
+                raise RuntimeError("no profiler")
+            return super().ask(*words, limit=limit)
+
+    monkeypatch.setattr(network_turns, "Worker", WithoutProfiler)
+    ((case,),) = network_turns.measure(["gpt2_infer"], Turns(["jax"], rounds=2))
+    assert case.row["median_ms"] == 2.0
+    assert "device_ms" not in case.row
+
+
 def test_losses_of_the_first_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_turns, "Worker", Fake)
     ((case,),) = network_turns.measure(["gpt2_infer"], Turns(["stitch"], rounds=1, losses=4))

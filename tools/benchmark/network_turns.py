@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -92,6 +93,15 @@ class NetworkCase(TimedCase):
             self.times.append(answer["ms"])
             self.row["result"] = f"{answer['result']:.6g}"
 
+    def profile(self) -> None:
+        """What the device does in a call. Times that are there stay if there is no answer."""
+        if self._worker is None or not self.times:
+            return
+        try:
+            self.kernels = self._worker.ask(2, PROFILED, "profile", limit=60)
+        except (RuntimeError, TimeoutError) as error:
+            print(f"{self.row['network']} on {self.backend} has no profile: {error}", file=sys.stderr)
+
     def finish(self) -> dict[str, object]:
         """The row; the process ends."""
         report = self.end()
@@ -129,7 +139,7 @@ def measure(networks: Sequence[str], turns: Turns) -> Iterator[list[NetworkCase]
                 rows = [*done, *({**case.row, "ms": case.times} for case in of_network)]
                 turns.partial.write_text(json.dumps(rows, indent=1))
         for case in of_network:
-            case.kernels = case.ask(2, PROFILED, "profile", limit=60)
+            case.profile()
         for case in of_network:
             case.finish()
         if turns.kernels:
