@@ -239,7 +239,8 @@ class _Cpu(CFamily):
 
     @rules(k.TileProduct)
     def _tile_product(self, stmt: k.TileProduct) -> Lines:
-        a, b = f"{stmt.a or stmt.a_array} + {self.index(stmt.a_at)}", f"{stmt.b or stmt.b_array} + {self.index(stmt.b_at)}"
+        a, b = (f"{buffer or array} + {self.index(at)}" for buffer, array, at
+                in ((stmt.a, stmt.a_array, stmt.a_at), (stmt.b, stmt.b_array, stmt.b_at)))
         rows, columns = self.below(stmt.rows, stmt.row_limit), self.below(stmt.columns, stmt.column_limit)
         yield (f"{MULTIPLY}{a}, {stmt.a_row}, {stmt.a_term}, {b}, {stmt.b_term}, {stmt.terms}, "
                f"{stmt.results}, {stmt.width}, {rows}, {columns});")

@@ -6,8 +6,6 @@ computed, or put in order, in an array of the task."""
 from __future__ import annotations
 
 import math
-
-
 from typing import NamedTuple, TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
@@ -132,7 +130,8 @@ def _shape(stitched: StitchedMatmul, pattern: Pattern) -> _Shape:
     matmul = stitched.matmul
     *leading, m, n = matmul.type.dims
     (a, b), (swap_a, swap_b) = matmul.operands, stitched.transposed
-    return _Shape(math.prod(leading), m, n, terms_of(matmul), _place(a, swap_a, pattern), _place(b, not swap_b, pattern))
+    places = _place(a, swap_a, pattern), _place(b, not swap_b, pattern)
+    return _Shape(math.prod(leading), m, n, terms_of(matmul), *places)
 
 
 def _place(node: Node, by_terms: bool, pattern: Pattern) -> _Place | None:

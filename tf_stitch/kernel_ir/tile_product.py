@@ -23,6 +23,9 @@ from tf_stitch.kernel_ir.work import Access
 LEAST_COLUMNS = 16
 """Of a tile: a vector of the widest registers. The last vector of a row ends with the row."""
 
+BUSY_ROWS = 4
+"""With two vectors each, as many as are needed for one multiply-add to begin after the other."""
+
 
 @dataclass(frozen=True)
 class TileProduct(TileStatement):
@@ -55,7 +58,8 @@ class TileProduct(TileStatement):
 
     @property
     def multiply_adds(self) -> int:
-        return self.rows * self.columns * self.terms
+        """What they take: sums of few rows wait for each other."""
+        return max(self.rows, BUSY_ROWS) * self.columns * self.terms
 
     def verify(self, verifier: TileVerifier, scope: Scope) -> None:
         require(verifier.threads == 1, "a tile of one thread in a block of several")

@@ -1,5 +1,5 @@
-"""Gives matmuls to kernels of ours (families/matmul.py, on CPUs families/matmul_in_tasks.py). Planning then puts what is
-around them into these kernels."""
+"""Gives matmuls to kernels of ours (families/matmul.py; on CPUs families/matmul_in_tasks.py). Planning then puts what
+is around them into these kernels."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ REPEATED_IN_KERNELS = True
 (see `_in_recurrent_layers`), for which a library's tiles are too large. False leaves them to the library."""
 REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
+FEW_ROWS = 8
+"""Up to here a CPU's library reads a matrix once, by all threads together (native/cpu/host_gemm.cc)."""
 SURELY, SURELY_REPEATED = 0.97, 0.85
 """Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
 was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102. The
@@ -90,8 +92,9 @@ def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
 
 
 def matmuls_for_tasks(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Matmuls of any size that tasks of a CPU surely multiply in less time than a library."""
-    return {node for node in graph.nodes() if _is_large(node) and _multiplies_faster(node, times, SURELY)}
+    """Matmuls of more than a few rows that tasks of a CPU surely multiply in less time than a library."""
+    return {node for node in graph.nodes() if _is_large(node) and node.type.dims[-2] > FEW_ROWS
+            and _multiplies_faster(node, times, SURELY)}
 
 
 def _is_short(node: Node) -> bool:
