@@ -137,7 +137,8 @@ def test_what_is_before_a_matmul() -> None:
     check([dot(B.mul(a, x("mask", 21, 18)), b)])
     check([dot(a, B.cast(x("half", 18, 40, dtype=DType.F16), F32))])
     check([dot(B.mul(x("c", 18, 21), x("d", 18, 1)), B.mul(x("e", 40, 18), x("f", 18)), True, True)])
-    check([dot(B.slice(x("long", 30, 50), (4, 8), (1, 1), (21, 18)), B.slice(x("wide", 20, 90), (1, 45), (1, 1), (18, 40)))])
+    long, wide = x("long", 30, 50), x("wide", 20, 90)
+    check([dot(B.slice(long, (4, 8), (1, 1), (21, 18)), B.slice(wide, (1, 45), (1, 1), (18, 40)))])
 
 
 def test_matrices_of_heads() -> None:

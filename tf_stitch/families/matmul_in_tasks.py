@@ -91,7 +91,7 @@ def propose_matmul_in_tasks(pattern: Pattern, device: DeviceSpec, aligned: bool)
         raise ScheduleError("no single matmul with what is done to elements")
     matmul = stitched.matmul
     _require(not device.simt, "tiles of one thread are a CPU's")
-    _require(all(x.type.dtype is DType.F32 for x in (matmul, *matmul.operands)), "a matmul of another type than float32")
+    _require(all(x.type.dtype is DType.F32 for x in (matmul, *matmul.operands)), "another type than float32")
     _require(all(n is matmul or n in stitched.after for n in pattern.outputs), "an operand that others read, too")
     _require(stitched.gates == 1 or not any(n is matmul or n in stitched.uncut for n in pattern.outputs),
              "results that are cut, and needed whole, too")
