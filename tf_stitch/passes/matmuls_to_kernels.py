@@ -99,12 +99,13 @@ def matmuls_for_tasks(graph: TensorGraph, times: PatternTimes) -> set[Node]:
 
 def _is_short(node: Node) -> bool:
     """Whether a kernel of ours could have a matmul, for its terms."""
-    return _is_large(node) and node.type.dims[-2] > 0 and not changes(node) and terms_of(node) <= MOST_TERMS
+    return _is_large(node) and node.type.dims[-2] > 0 and terms_of(node) <= MOST_TERMS
 
 
 def _is_large(node: Node) -> bool:
     """A matmul of known sizes that is not inlined."""
-    return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands)
+    return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands) \
+        and not changes(node)
 
 
 def _in_recurrent_layers(matmuls: Sequence[Node]) -> set[Node]:
