@@ -40,6 +40,8 @@ TASKS = 4
 ARRAY_BYTES = 1 << 18
 """Of columns of the second operand that a task puts in order: a part of the second cache."""
 
+TERMS = 64
+"""Of the columns that a task puts in order, at a time: the first cache keeps where they go."""
 RESULTS, ARRAYS = "results", ("first_operand", "second_operand")
 _Read: TypeAlias = tuple[str, str, Index, int, int]
 """Buffer or array, where it begins, steps beside terms and along them."""
@@ -222,15 +224,19 @@ class _Lowering:
         node, out = self._matmul.operands[number], self._out
         terms_last = self._stitched.transposed[number] is (number == 1)
         place = (self._shape.a, self._shape.b)[number]
-        terms = _axis("term", constant(0), self._shape.terms, self._shape.terms)
-        outer, inner = (beside, terms) if (terms_last if place is None else place.term == 1) else (terms, beside)
+        along = terms_last if place is None else place.term == 1
         out.emit(k.Array(ARRAYS[number], DType.F32, self._shape.terms * beside.loop.extent))
-        with out.loop(outer.loop, k.Loop.SERIAL, outer.limit), out.loop(inner.loop, k.Loop.SIMD, inner.limit):
-            own = beside.own(out)
-            last = (own, var(terms.loop)) if terms_last else (var(terms.loop), own)
-            value = self._evaluator.value(node, (*delinearize(self._matrix, node.type.dims[:-2]), *last))
-            at = var(beside.loop) * steps[0] + var(terms.loop) * steps[1]
-            out.emit(k.SetElement(ARRAYS[number], at, value))
+        together = min(TERMS, self._shape.terms) if along and steps[1] > 1 else self._shape.terms
+        part = Var("part", ceil_div(self._shape.terms, together))
+        with out.loop(part, k.Loop.SERIAL):
+            terms = _axis("term", var(part) * together, together, self._shape.terms)
+            outer, inner = (beside, terms) if along else (terms, beside)
+            with out.loop(outer.loop, k.Loop.SERIAL, outer.limit), out.loop(inner.loop, k.Loop.SIMD, inner.limit):
+                own, term = beside.own(out), terms.own(out)
+                last = (own, term) if terms_last else (term, own)
+                value = self._evaluator.value(node, (*delinearize(self._matrix, node.type.dims[:-2]), *last))
+                at = var(beside.loop) * steps[0] + (terms.first + var(terms.loop)) * steps[1]
+                out.emit(k.SetElement(ARRAYS[number], at, value))
 
     def _tile(self, rows: _Axis, columns: _Axis) -> None:
         """The sums of a tile, and what becomes of them."""
