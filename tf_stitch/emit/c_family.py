@@ -219,7 +219,8 @@ class CFamily(ABC):
         """The smaller one of an extent and a limit, if there is one."""
         if limit is None:
             return self.size(extent)
-        return f"({self.index(limit)} < {self.size(extent)} ? {self.index(limit)} : {self.size(extent)})"
+        end, most = self.index(limit), self.size(extent)
+        return f"({end} < {most} ? {end} : {most})"
 
     def index(self, index: Index) -> str:
         """An index as an expression of index_type."""
