@@ -32,6 +32,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.kernel_ir.walk import arrays
 from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.pattern import alone
 from tf_stitch.planning.planner import PlanOptions
@@ -146,6 +147,10 @@ def test_matrices_of_heads() -> None:
     query, key = (B.transpose(B.reshape(x(name, 19, 3 * 20), (19, 3, 20)), (1, 0, 2)) for name in ("query", "key"))
     scores = dot(query, key, transpose_b=True)
     check([B.mul(scores, B.scalar_like(0.2, scores))])
+    of_two = B.transpose(B.reshape(x("of_two", 2, 19, 3 * 20), (2, 19, 3, 20)), (0, 2, 1, 3))
+    [kernel] = compiled(region("g", [dot(of_two, of_two, transpose_b=True)])).kernels
+    assert [stmt.name for stmt in arrays(kernel.program.body)].count("first_operand") == 0, "it is read where it lies"
+    check([dot(of_two, of_two, transpose_b=True)])
     mixed = dot(x("weights", 3, 19, 19), query)
     check([B.reshape(B.transpose(mixed, (1, 0, 2)), (19, 60))])
 

@@ -14,7 +14,7 @@ from tf_stitch.families.family import GRID, STEPS, KernelFamily, Tilings, fixed
 from tf_stitch.families.matmul import memory_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.matrices import matrix_layout, terms_of
+from tf_stitch.ir.matrices import MatrixLayout, matrix_layout, terms_of
 from tf_stitch.ir.strided_view import view_strides
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
@@ -48,16 +48,16 @@ _Read: TypeAlias = tuple[str, str, Index, int, int]
 
 
 class _Place(NamedTuple):
-    """Where an operand lies in memory: an element at offset + matrix * step + its indices times these distances.
+    """Where an operand lies in memory.
 
     Attributes:
-        beside: along rows of the first operand, along columns of the second.
+        layout: of its matrices.
+        beside: elements between neighbours along rows of the first operand, along columns of the second.
         term: along terms.
     """
 
     memory: Node
-    offset: int
-    step: int
+    layout: MatrixLayout
     beside: int
     term: int
 
@@ -137,19 +137,19 @@ def _shape(stitched: StitchedMatmul, pattern: Pattern) -> _Shape:
 
 
 def _place(node: Node, by_terms: bool, pattern: Pattern) -> _Place | None:
-    """Where an operand lies; None if it is computed, or its matrices lie at several distances.
+    """Where an operand lies; None if it is computed, or its elements have gaps along both axes.
 
     Args:
         by_terms: its rows are terms.
     """
     memory, path = memory_of(node, pattern)
     strides = None if pattern.holds(memory) else view_strides(path, memory)
-    layout = None if strides is None else matrix_layout(node.type.dims, strides.axes)
-    if strides is None or layout is None:
+    layout = None if strides is None else matrix_layout(node.type.dims, strides.axes, 2, strides.offset)
+    if layout is None:
         return None
     row, column = (1, layout.stride) if layout.transposed else (layout.stride, 1)
     beside, term = (column, row) if by_terms else (row, column)
-    return _Place(memory, strides.offset, layout.step, beside, term)
+    return _Place(memory, layout, beside, term)
 
 
 def lower_matmul_in_tasks(schedule: KernelSchedule) -> LoweredKernel:
@@ -258,7 +258,9 @@ class _Lowering:
 
     def _at(self, place: _Place, axis: _Axis) -> Index:
         """Of a tile's first element in memory."""
-        return self._matrix * place.step + axis.first * place.beside + place.offset
+        layout, matrix = place.layout, self._matrix
+        first = matrix // layout.group * layout.step + matrix % layout.group * layout.group_step + layout.offset
+        return first + axis.first * place.beside
 
     def _finish(self, rows: _Axis, columns: _Axis) -> None:
         matmul, out, evaluator, gates = self._matmul, self._out, self._evaluator, self._stitched.gates
