@@ -237,9 +237,9 @@ def matmuls_and_ops_between(layers: int, width: int) -> TensorGraph:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place, "WORTH_REUSING", 1 << 40)
-    apart = compiled(matmuls_and_ops_between(4, 256), device)
-    monkeypatch.undo()
+    with monkeypatch.context() as without:
+        without.setattr(in_place, "WORTH_REUSING", 1 << 40)
+        apart = compiled(matmuls_and_ops_between(4, 256), device)
     together = compiled(matmuls_and_ops_between(4, 256), device)
     assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a matmul, two"
     assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, LibraryStep)} \
