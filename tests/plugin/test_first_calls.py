@@ -97,7 +97,7 @@ class Calls:
 
 def test_calls_that_take_as_long_as_kernels_cost_begin_them_and_the_first_does_not_count() -> None:
     calls = Calls(seconds=0.7 * NODE_SECONDS)
-    nodes = calls.first._function(calls.ctx, calls.name).account.nodes
+    nodes = calls.first._function(calls.ctx, calls.name, *calls.arguments).account.nodes
     while not calls.work:
         calls()
     assert len(calls.executors) - 1 == math.ceil((LOAD_SECONDS / NODE_SECONDS + nodes) / 0.7)

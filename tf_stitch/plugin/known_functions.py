@@ -56,7 +56,8 @@ class KnownFunctions:
 
     @cached_property
     def _machine(self) -> str:
-        return machine_key("cpu", 0)
+        gpus = range(len(tf.config.list_physical_devices("GPU")))
+        return "_".join([machine_key("cpu", 0), *(machine_key("cuda", ordinal) for ordinal in gpus)])
 
     @cached_property
     def _compiler(self) -> str:
