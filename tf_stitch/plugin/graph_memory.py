@@ -54,17 +54,17 @@ def live_bytes(graph: GraphDef, types: Types, sizes: Mapping[int, int]) -> int |
             own[tensor] = here
             made[node.name].append(tensor)
     reads = Counter(root.get(tensor, tensor) for node in nodes for tensor in _read(node))
+    reads.update((node.name, 0) for node in nodes if node.op == "Const")  # they stay
     alive = most = 0
     for node in nodes:
         alive += sum(own[tensor] for tensor in made[node.name])
         most = max(most, alive)
         if node.op == "_Retval":
-            continue  # it stays
+            continue  # what it reads stays
         for tensor in (root.get(tensor, tensor) for tensor in _read(node)):
             reads[tensor] -= 1
             alive -= 0 if reads[tensor] else own[tensor]
-        if node.op != "Const":
-            alive -= sum(own[tensor] for tensor in made[node.name] if not reads[tensor])
+        alive -= sum(own[tensor] for tensor in made[node.name] if not reads[tensor])
     return most
 
 

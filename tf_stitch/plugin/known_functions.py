@@ -56,8 +56,8 @@ class KnownFunctions:
 
     @cached_property
     def _machine(self) -> str:
-        gpus = range(len(tf.config.list_physical_devices("GPU")))
-        return "_".join([machine_key("cpu", 0), *(machine_key("cuda", ordinal) for ordinal in gpus)])
+        gpus = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
+        return "_".join([machine_key("cpu", 0), *(str(gpu.get("device_name", "")) for gpu in gpus)])
 
     @cached_property
     def _compiler(self) -> str:
