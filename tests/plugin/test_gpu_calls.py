@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.config import load_config
+from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.plugin import gpu_calls, graph_hook, graph_memory
 from tf_stitch.plugin.function_definition import FunctionDefinition
 
@@ -46,16 +47,18 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def has_room(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *arguments: Any, free: int) -> bool:
     """Of a call that is not made."""
-    monkeypatch.setattr(gpu_calls, "_free_bytes", lambda ctx: iter([1 << 40, free]))
+    memory = [DeviceMemory(0, 1 << 40), DeviceMemory(1000, 1000 + free)]
+    monkeypatch.setattr(gpu_calls, "gpu_memory", lambda ctx: memory)
     found: list[bool] = []
 
     def call_function(ctx: Context, name: bytes, inputs: Any, outputs: int) -> None:
         found.append(gpu_calls.has_room(ctx, FunctionDefinition(ctx, name), name, inputs, outputs))
         raise NotCalled
 
-    with monkeypatch.context() as patch, pytest.raises(NotCalled):
+    with monkeypatch.context() as patch:
         patch.setattr(Context, "call_function", call_function)
-        function(*arguments)
+        with pytest.raises(NotCalled):
+            function(*arguments)
     return found[0]
 
 
@@ -98,6 +101,6 @@ def test_what_cannot_be_made_has_no_room(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_every_gpu_is_asked_for_what_is_free() -> None:
-    free = list(gpu_calls._free_bytes(context()))
-    assert len(free) == len(tf.config.list_logical_devices("GPU"))
-    assert all(of > 0 for of in free)
+    found = gpu_calls.gpu_memory(context())
+    assert len(found) == len(tf.config.list_logical_devices("GPU"))
+    assert all(memory.limit > memory.in_use for memory in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +12,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager.context import Context
 
 from tf_stitch.graph.graph_item import GraphItem
+from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.graph_memory import live_bytes
@@ -40,8 +41,21 @@ def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: 
             instantiate(ctx, name, inputs, outputs, options.as_attrs())
     except tf.errors.OpError:  # the call meets it, too
         return False
-    least = min(_free_bytes(ctx), default=0)
+    least = min((memory.free for memory in gpu_memory(ctx)), default=0)
     return all(of is not None and _SHARE * of <= least for of in needed)
+
+
+def gpu_memory(ctx: Context) -> list[DeviceMemory]:
+    """Of each GPU, as TensorFlow's allocator counts."""
+    found, devices = [], pywrap_tfe.TFE_ContextListDevices(ctx._context_handle)
+    try:
+        for i in range(pywrap_tfe.TF_DeviceListCount(devices)):
+            if pywrap_tfe.TF_DeviceListType(devices, i) == "GPU":
+                in_use = ctx.get_memory_info(pywrap_tfe.TF_DeviceListName(devices, i))["current"]
+                found.append(DeviceMemory(in_use, pywrap_tf_session.TF_DeviceListMemoryBytes(devices, i)))
+    finally:
+        pywrap_tfe.TF_DeleteDeviceList(devices)
+    return found
 
 
 def wait_for_gpus() -> None:
@@ -65,14 +79,3 @@ def _sizes(item: GraphItem, inputs: Sequence[Any]) -> dict[int, int]:
                 found |= {dim: size for dim, size in zip(dims, shape, strict=True) if dim < 0 and size is not None}
     return found
 
-
-def _free_bytes(ctx: Context) -> Iterator[int]:
-    """Of each GPU, as TensorFlow's allocator counts."""
-    devices = pywrap_tfe.TFE_ContextListDevices(ctx._context_handle)
-    try:
-        for i in range(pywrap_tfe.TF_DeviceListCount(devices)):
-            if pywrap_tfe.TF_DeviceListType(devices, i) == "GPU":
-                limit = pywrap_tf_session.TF_DeviceListMemoryBytes(devices, i)
-                yield limit - ctx.get_memory_info(pywrap_tfe.TF_DeviceListName(devices, i))["current"]
-    finally:
-        pywrap_tfe.TF_DeleteDeviceList(devices)
