@@ -46,7 +46,7 @@ _OUT = flags.DEFINE_string("out", None, "file for the rows, as JSON")
 
 @dataclass(frozen=True)
 class Row:
-    """Of one process: the first call on processors and on the wall, all calls on the wall, the longest after the first."""
+    """Of one process: its first call on processors and on the wall, all calls on the wall, the longest other one."""
 
     case: str
     backend: str
@@ -106,7 +106,7 @@ def ratios(rows: Iterable[Row], field: str) -> dict[str, dict[str, float]]:
 
 
 def lines(rows: Sequence[Row]) -> list[str]:
-    """Markdown: ratios to TensorFlow's times, and by how many milliseconds a call after the first was longer at most."""
+    """Markdown: ratios to TensorFlow's times, and by how many milliseconds a later call was longer at most."""
     fields = {field: ratios(rows, field) for field in ("processor_s", "wall_s", "all_s")}
     columns = [(field, backend) for field in fields for backend in BACKENDS[1:]]
     longer = {case: {backend: f"{more * 1e3:.0f}" for backend, more in of.items()} for case, of in stalls(rows).items()}
