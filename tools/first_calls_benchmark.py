@@ -12,14 +12,11 @@ the wall together, while tf_stitch works beside them, and by how much the longes
 
 from __future__ import annotations
 
-import math
 import shutil
-import statistics
 import tempfile
-import textwrap
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from absl import app, flags
@@ -27,13 +24,12 @@ from absl import app, flags
 from models.zoo import DECODERS, NAMES, RECOMMENDERS
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+from tools.benchmark.first_call_rows import BACKENDS, Row, lines, page
 from tools.benchmark.machine import commit, describe_cpu, describe_gpu
-from tools.benchmark.markdown import table
 from tools.benchmark.model_cases import ModelCase
 from tools.benchmark.raw_rows import page_of, read_rows, write_rows
 from tools.benchmark.workers import Worker
 
-BACKENDS = ("tensorflow", "cold", "warm")
 _PATIENCE = 300.0
 
 _CASES = flags.DEFINE_multi_string("case", [], "of tools/benchmark/cases.py, or model/mode of the zoo")
@@ -42,18 +38,6 @@ _REPEAT = flags.DEFINE_integer("repeat", 1, "turns of each", lower_bound=1)
 _CALLS = flags.DEFINE_integer("calls", 30, "after the first", lower_bound=1)
 _ASYNC = flags.DEFINE_string("async", "auto", "TF_STITCH_ASYNC of the processes")
 _OUT = flags.DEFINE_string("out", None, "file for the rows, as JSON")
-
-
-@dataclass(frozen=True)
-class Row:
-    """Of one process: its first call on processors and on the wall, all calls on the wall, the longest other one."""
-
-    case: str
-    backend: str
-    processor_s: float
-    wall_s: float
-    all_s: float
-    worst_s: float = math.nan
 
 
 def started(case: str, backend: str, cache: Path) -> Worker:
@@ -93,51 +77,6 @@ def turn(case: str, cache: Path) -> list[Row]:
     finally:
         for worker in workers.values():
             worker.close()
-
-
-def ratios(rows: Iterable[Row], field: str) -> dict[str, dict[str, float]]:
-    """Case -> backend -> median over TensorFlow's."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        found.setdefault(row.case, {}).setdefault(row.backend, []).append(getattr(row, field))
-    medians = {case: {b: statistics.median(v) for b, v in values.items()} for case, values in found.items()}
-    return {case: {b: value / of["tensorflow"] for b, value in of.items() if b != "tensorflow"}
-            for case, of in medians.items() if "tensorflow" in of}
-
-
-def lines(rows: Sequence[Row]) -> list[str]:
-    """Markdown: ratios to TensorFlow's times, and by how many milliseconds a later call was longer at most."""
-    fields = {field: ratios(rows, field) for field in ("processor_s", "wall_s", "all_s")}
-    columns = [(field, backend) for field in fields for backend in BACKENDS[1:]]
-    longer = {case: {backend: f"{more * 1e3:.0f}" for backend, more in of.items()} for case, of in stalls(rows).items()}
-    body = [[case, *(f"{fields[field][case].get(backend, math.nan):.2f}" for field, backend in columns),
-             *(longer[case].get(backend, "") for backend in BACKENDS[1:])] for case in fields["wall_s"]]
-    known = [[of[backend] for of in fields[field].values() if backend in of] for field, backend in columns]
-    body.append(["geometric mean", *(f"{statistics.geometric_mean(values or [math.nan]):.2f}" for values in known),
-                 *[""] * len(BACKENDS[1:])])
-    header = ["case", *(f"{field.removesuffix('_s')}, {backend}" for field, backend in columns),
-              *(f"longer call, ms, {backend}" for backend in BACKENDS[1:])]
-    return list(table(header, body))
-
-
-def stalls(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
-    """Case -> backend -> seconds by which its longest call after the first is longer than TensorFlow's; medians."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        found.setdefault(row.case, {}).setdefault(row.backend, []).append(row.worst_s)
-    medians = {case: {b: statistics.median(v) for b, v in values.items()} for case, values in found.items()}
-    return {case: {b: value - of.get("tensorflow", math.nan) for b, value in of.items() if b != "tensorflow"}
-            for case, of in medians.items()}
-
-
-def page(rows: Sequence[Row], machine: Mapping[str, object]) -> str:
-    """What --out is, in words and a table."""
-    about = ", ".join(f"{key} {value}" for key, value in machine.items() if value)
-    text = ("`python -m tools.first_calls_benchmark`: ratios to TensorFlow's seconds, of the first call on processors "
-            f"and on the wall, and of the first {machine.get('calls', '')} on the wall. `longer call`: by how many "
-            "milliseconds a call after the first was longer than the longest of TensorFlow's.")
-    return "\n".join(["# First calls", "", *textwrap.wrap(text, 120), "", *textwrap.wrap(f"{about}.", 120), "",
-                      *lines(rows), ""])  # fmt: skip
 
 
 def main(_: Sequence[str]) -> None:

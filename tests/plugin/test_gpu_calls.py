@@ -100,6 +100,14 @@ def test_what_cannot_be_made_has_no_room(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not has_room(monkeypatch, tf.function(graph), tf.ones([8]), free=1 << 30)
 
 
+def test_what_cannot_be_looked_at_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Exception] = []
+    graph_hook.install(lambda item: None, said.append, load_config().cache_dir)
+    monkeypatch.setattr(gpu_calls, "live_bytes", lambda *_: 1 // 0)
+    assert not has_room(monkeypatch, tf.function(graph), tf.ones([8]), free=1 << 30)
+    assert isinstance(said[0], ZeroDivisionError)
+
+
 def test_every_gpu_is_asked_for_what_is_free() -> None:
     found = gpu_calls.gpu_memory(context())
     assert len(found) == len(tf.config.list_logical_devices("GPU"))

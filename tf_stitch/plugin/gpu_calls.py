@@ -18,9 +18,9 @@ from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.graph_memory import live_bytes
 from tf_stitch.plugin.other_instance import instantiate
 
-_SHARE = 2
-"""Of the bytes that are free, one part in so many a graph may take: other orders of its nodes take more than the one
-that the estimate is of, and libraries take scratch memory."""
+_TIMES = 2
+"""How many times the bytes that a graph takes have to be free: other orders of its nodes take more than the one that
+the estimate is of, and libraries take scratch memory."""
 
 
 def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: Sequence[Any], outputs: int) -> bool:
@@ -33,7 +33,8 @@ def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: 
     needed: list[int | None] = []
 
     def look(item: GraphItem) -> None:
-        needed.append(live_bytes(item.graph_def, item.output_types, _sizes(item, inputs)))
+        needed.append(None)  # if that fails
+        needed[0] = live_bytes(item.graph_def, item.output_types, _sizes(item, inputs))
 
     options = ctx.function_call_options
     try:
@@ -42,11 +43,11 @@ def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: 
     except tf.errors.OpError:  # the call meets it, too
         return False
     least = min((memory.free for memory in gpu_memory(ctx)), default=0)
-    return all(of is not None and _SHARE * of <= least for of in needed)
+    return all(of is not None and _TIMES * of <= least for of in needed)
 
 
 def gpu_memory(ctx: Context) -> list[DeviceMemory]:
-    """Of each GPU, as TensorFlow's allocator counts."""
+    """Bytes of each GPU, as TensorFlow's allocator counts them."""
     found, devices = [], pywrap_tfe.TFE_ContextListDevices(ctx._context_handle)
     try:
         for i in range(pywrap_tfe.TF_DeviceListCount(devices)):
@@ -76,6 +77,6 @@ def _sizes(item: GraphItem, inputs: Sequence[Any]) -> dict[int, int]:
         if node.op == "_Arg" and node.attr["index"].i < len(inputs):
             [(_, dims)], shape = item.output_types(node.name), inputs[node.attr["index"].i].shape
             if dims is not None and shape.rank == len(dims):
-                found |= {dim: size for dim, size in zip(dims, shape, strict=True) if dim < 0 and size is not None}
+                found |= {dim: size for dim, size in zip(dims, shape, strict=True) if dim < 0}
     return found
 

@@ -96,7 +96,7 @@ def _runs_functions(node: NodeDef) -> bool:
 
 
 def _bytes(dtype: int, dims: Sequence[int] | None, sizes: Mapping[int, int]) -> int | None:
-    """None if nobody knows."""
+    """None if that is unknown."""
     kind = tf.as_dtype(dtype)
     if kind in _ELSEWHERE:
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.first_calls_benchmark import Row, page, ratios, stalls
+from tools.benchmark.first_call_rows import Row, page, ratios, stalls
 
 ROWS = [Row("a", "tensorflow", 1.0, 2.0, 4.0, 0.1), Row("a", "cold", 2.0, 3.0, 5.0, 0.3),
         Row("a", "warm", 1.0, 2.0, 4.0, 0.1), Row("a", "tensorflow", 3.0, 2.0, 4.0, 0.2)]
