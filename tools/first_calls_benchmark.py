@@ -24,7 +24,7 @@ from absl import app, flags
 from models.zoo import DECODERS, NAMES, RECOMMENDERS
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
-from tools.benchmark.first_call_rows import BACKENDS, Row, lines, page
+from tools.benchmark.first_call_rows import TURN, Row, lines, page
 from tools.benchmark.machine import commit, describe_cpu, describe_gpu
 from tools.benchmark.model_cases import ModelCase
 from tools.benchmark.raw_rows import page_of, read_rows, write_rows
@@ -64,18 +64,18 @@ def measure(case: str, backend: str, worker: Worker) -> Row:
 
 
 def turn(case: str, cache: Path) -> list[Row]:
-    """A row of each backend.
+    """A row of each backend, and a second one of TensorFlow.
 
     Raises:
         RuntimeError, TimeoutError: a program failed.
     """
-    workers = {backend: started(case, backend, cache) for backend in BACKENDS}
+    workers = [started(case, backend, cache) for backend in TURN]
     try:
-        for worker in workers.values():
+        for worker in workers:
             worker.wait(_PATIENCE)
-        return [measure(case, backend, worker) for backend, worker in workers.items()]
+        return [measure(case, backend, worker) for backend, worker in zip(TURN, workers, strict=True)]
     finally:
-        for worker in workers.values():
+        for worker in workers:
             worker.close()
 
 

@@ -84,7 +84,6 @@ class Unbuilt:
         preparing: the other instance is being made, or is there.
         given_up: it stays TensorFlow's, or it is there no more.
         settled: nothing goes on any more: it is `built`, or `given_up`, or the program ends.
-        on_gpus: calls return before GPUs have done what they are for.
         gpu_seconds: that a call took with all that GPUs do for it, when that was looked at last.
     """
 
@@ -99,12 +98,11 @@ class Unbuilt:
     built: bool = False
     given_up: bool = False
     settled: threading.Event = field(default_factory=threading.Event)
-    on_gpus: bool = False
     gpu_seconds: float = 0.0
 
     def timed(self, plain: Callable[[], T]) -> tuple[T, float]:
         """What a call by TensorFlow's graph gives, and the seconds that it takes."""
-        looks = self.on_gpus and self.calls > 1 and is_power_of_two(self.calls)
+        looks = self.account.on_gpus and self.calls > 1 and is_power_of_two(self.calls)
         if looks:
             wait_for_gpus()
         start = time.perf_counter()
@@ -273,8 +271,8 @@ class FirstCalls:
         with self._lock:
             self._forget()
             nodes = sum(1 for _ in definition.nodes())
-            function = self._functions.setdefault(name, Unbuilt(name, name.decode(), key, Account(nodes),
-                                                                on_gpus=bool(ctx.num_gpus())))
+            account = Account(nodes, on_gpus=bool(ctx.num_gpus()))
+            function = self._functions.setdefault(name, Unbuilt(name, name.decode(), key, account))
             self._left.setdefault(function.graph, True)
             return function
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tools.benchmark.markdown import table
 
 BACKENDS = ("tensorflow", "cold", "warm")
+TURN = (*BACKENDS, "tensorflow")
+"""What is measured one after the other: later processes find more of the disk in memory."""
 
 
 @dataclass(frozen=True)
