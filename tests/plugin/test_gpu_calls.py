@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.config import load_config
@@ -45,10 +47,11 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     graph_hook.install(lambda item: None, lambda error: None, load_config().cache_dir)
 
 
-def has_room(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *arguments: Any, free: int) -> bool:
-    """Of a call that is not made."""
-    memory = [DeviceMemory(0, 1 << 40), DeviceMemory(1000, 1000 + free)]
-    monkeypatch.setattr(gpu_calls, "gpu_memory", lambda ctx: memory)
+def has_room(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *arguments: Any, free: int | None) -> bool:
+    """Of a call that is not made. `free`: None is what devices say."""
+    if free is not None:
+        memory = [DeviceMemory(0, 1 << 40), DeviceMemory(1000, 1000 + free)]
+        monkeypatch.setattr(gpu_calls, "gpu_memory", lambda ctx: memory)
     found: list[bool] = []
 
     def call_function(ctx: Context, name: bytes, inputs: Any, outputs: int) -> None:
@@ -98,6 +101,15 @@ def test_what_cannot_be_made_has_no_room(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(gpu_calls, "instantiate", fail)
     assert not has_room(monkeypatch, tf.function(graph), tf.ones([8]), free=1 << 30)
+
+
+def test_where_gpus_cannot_be_asked_first_calls_wait(monkeypatch: pytest.MonkeyPatch,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(pywrap_tf_session, "TF_DeviceListMemoryBytes", None)
+    monkeypatch.setattr(pywrap_tfe, "TF_DeviceListType", lambda devices, i: "GPU")
+    monkeypatch.setattr(Context, "get_memory_info", lambda self, name: {"current": 0})
+    assert not has_room(monkeypatch, tf.function(graph), tf.ones([8]), free=None)
+    assert "a first call waits for its kernels" in capsys.readouterr().err
 
 
 def test_what_cannot_be_looked_at_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:

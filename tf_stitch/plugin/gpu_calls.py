@@ -12,6 +12,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager.context import Context
 
 from tf_stitch.graph.graph_item import GraphItem
+from tf_stitch.messages import say
 from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.function_definition import FunctionDefinition
@@ -40,9 +41,12 @@ def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: 
     try:
         with graph_hook.left_alone(name.decode(), look):
             instantiate(ctx, name, inputs, outputs, options.as_attrs())
+        least = min((memory.free for memory in gpu_memory(ctx)), default=0)
     except tf.errors.OpError:  # the call meets it, too
         return False
-    least = min((memory.free for memory in gpu_memory(ctx)), default=0)
+    except Exception as error:  # in a TensorFlow that is not as those we know
+        say(f"a first call waits for its kernels, since it is unknown what GPUs have room for: {error}")
+        return False
     return all(of is not None and _TIMES * of <= least for of in needed)
 
 
