@@ -81,7 +81,8 @@ def logits_of(model: Model, tokens: NDArray[np.int32], half: bool) -> Array:
             y = expand @ _norm(x, two) + b_expand
             y = y / (1 + np.exp(-1.5957691216057308 * (y + 0.044715 * y**3)))
             x = x + contract @ y + b_contract
-    return head @ _norm(x, norms[: 2 * WIDTH])
+    logits: Array = head @ _norm(x, norms[: 2 * WIDTH])
+    return logits
 
 
 def _matrices(part: Array) -> list[Array]:
