@@ -49,7 +49,8 @@ def draw(folder: Path) -> Model:
 
 
 def _norm(x: Array, given: Array) -> Array:
-    return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * given[:WIDTH] + given[WIDTH:]
+    normed: Array = (x - x.mean()) / np.sqrt(x.var() + 1e-5) * given[:WIDTH] + given[WIDTH:]
+    return normed
 
 
 def logits_of(model: Model, tokens: NDArray[np.int32], half: bool) -> Array:
