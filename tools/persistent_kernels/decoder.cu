@@ -17,8 +17,8 @@
 #include <vector>
 
 constexpr int WIDTH = 768, HEADS = 12, HEAD = 64, LAYERS = 6, VOCABULARY = 50257, CACHE = 96;
-constexpr int WARPS = 16, CONSUMERS = WARPS * 32, THREADS = CONSUMERS + 32;
-constexpr int MOST_SLOTS = 12, BATCH = 32;  // rows of 768 terms that warps multiply at a time
+constexpr int WARPS = 12, CONSUMERS = WARPS * 32, THREADS = CONSUMERS + 32;
+constexpr int MOST_SLOTS = 12, MOST_ROWS = 24;  // columns of a block in one phase, but the last
 constexpr int SPINS = 1 << 20;
 constexpr int EXTRAS = 2304 + 768 + 3072 + 768 + 4 * 768;  // of a layer: biases, and a scale and an offset of two norms
 
@@ -53,7 +53,7 @@ struct Arguments {
   int* tokens;      // [CACHE]: which word was read at a position
   unsigned* counters;
   int* error;
-  long long* trace;  // [block, KINDS, PARTS]
+  unsigned* trace;  // [block, KINDS, PARTS]
   unsigned turn;     // words before this launch
   int position, words, first, last;  // phases
   int bytes;         // of shared memory for weights and the cache
@@ -147,42 +147,45 @@ struct Layout {
   static constexpr int SLOT = sizeof(T) == 4 ? 24576 : 18432, ROW = WIDTH * int(sizeof(T));
   static constexpr int CACHED = 2 * CACHE * HEAD * int(sizeof(T));
 
-  // Rows of a slot: the most that a block has are cut into equal pieces.
-  __host__ __device__ static int rows_of_slot(int kind, int blocks) {
+  // Columns of a slot: the most that a block has are cut into equal pieces.
+  __device__ static int columns_of_slot(int kind, int blocks) {
     const int room = SLOT / (terms(kind) * int(sizeof(T)));
-    const int most = kind == LOGITS ? BATCH : (columns(kind) + blocks - 1) / blocks;
-    return kind == LOGITS ? room : (most + (most + room - 1) / room - 1) / ((most + room - 1) / room);
+    const int most = (columns(kind) + blocks - 1) / blocks, pieces = (most + room - 1) / room;
+    return kind == LOGITS ? room : (most + pieces - 1) / pieces;
   }
 };
 
 struct Shared {
-  alignas(16) float x[6 * WIDTH];  // of norms; of attention; of what was expanded
+  alignas(16) float x[2 * WIDTH];  // the residual; what attention gives
   float sums[2][WARPS];
   float heads[3][HEAD];
   float scores[CACHE];
-  float outputs[8][HEAD];
-  alignas(16) float partial[BATCH];
-  long long spent[KINDS][PARTS];
-  int token;
+  float outputs[WARPS / 2][HEAD];
+  float partial[2][WARPS][MOST_ROWS];  // of slices of terms
   int numbers[WARPS];
+  int begin[KINDS], end[KINDS], step[KINDS];  // columns of this block; those of a slot
   volatile int reached;
+  unsigned spent[KINDS][PARTS];
   alignas(8) uint64_t full[MOST_SLOTS], empty[MOST_SLOTS], cached;
 };
 
 template <class T, Method M>
 struct Decoder {
-  static constexpr int PER = 16 / int(sizeof(T)), CHUNKS = WIDTH / PER / 32;  // of a lane
+  static constexpr int PER = 16 / int(sizeof(T));   // elements of a load
+  static constexpr int SLICE = 256, LOADS = SLICE / 32 / PER;  // terms of a warp; loads of a lane
+  static constexpr int MINE = 6;                    // rows of a warp at most
   using L = Layout<T>;
   const Arguments& a;
   Shared& shared;
   T* const ring;
   T* const cached;
   const int slots, thread, warp, lane;
-  unsigned piece = 0;
+  int slot = 0;
+  unsigned parity = 0;  // of the slot
   int word = 0;
   bool dead = false;
-  float kept[2] = {};  // two elements of the residual, of the first WIDTH / 2 threads
-  long long now = 0;
+  float kept[2] = {};  // two elements of the residual
+  unsigned now = 0;
 
   __device__ Decoder(const Arguments& a, Shared& shared, char* memory, int slots)
       : a(a), shared(shared), ring(reinterpret_cast<T*>(memory)),
@@ -191,14 +194,10 @@ struct Decoder {
 
   __device__ void failed() { dead = true, atomicExch(a.error, 1); }
 
-  __device__ void await_barrier(uint64_t& barrier, unsigned parity) {
+  __device__ void await_barrier(uint64_t& barrier, unsigned wanted) {
     int spins = 0;
-    while (!dead && !arrived(shared_address(&barrier), parity))
+    while (!dead && !arrived(shared_address(&barrier), wanted))
       if (++spins > SPINS) failed();
-  }
-
-  __device__ static int begin_of(int kind, int block) {
-    return int(static_cast<long long>(columns(kind)) * block / gridDim.x);
   }
 
   __device__ unsigned tag() const { return a.turn + word + 1; }
@@ -206,7 +205,7 @@ struct Decoder {
   __device__ char* vector(int phase) const { return a.vectors + size_t(phase) * 4 * WIDTH * 8; }
 
   __device__ void time(int kind, int part) {
-    const long long then = clock64();
+    const unsigned then = unsigned(clock());
     if (thread == 0) shared.spent[kind][part] += then - now;
     now = then;
   }
@@ -230,15 +229,34 @@ struct Decoder {
     }
   }
 
+  // Pairs of elements of what a phase gave.
+  template <int N>
+  __device__ void get(int phase, const int (&pairs)[N], float2 (&found)[N]) {
+    if constexpr (M != PACKETS) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) found[i] = __ldcg(reinterpret_cast<const float2*>(vector(phase)) + pairs[i]);
+    } else {
+      uint4 v[N];
+      bool missing;
+      int spins = 0;
+      do {
+        missing = false;
+#pragma unroll
+        for (int i = 0; i < N; ++i) v[i] = load_packet(vector(phase) + pairs[i] * 16);
+#pragma unroll
+        for (int i = 0; i < N; ++i) missing |= v[i].y != tag() || v[i].w != tag();
+        if (++spins > SPINS) failed();
+      } while (missing && !dead);
+#pragma unroll
+      for (int i = 0; i < N; ++i) found[i] = make_float2(__uint_as_float(v[i].x), __uint_as_float(v[i].z));
+    }
+  }
+
   __device__ float2 get(int phase, int pair) {
-    if constexpr (M != PACKETS) return __ldcg(reinterpret_cast<const float2*>(vector(phase)) + pair);
-    uint4 v;
-    int spins = 0;
-    do {
-      v = load_packet(vector(phase) + pair * 16);
-      if (++spins > SPINS) failed();
-    } while (!dead && (v.y != tag() || v.w != tag()));
-    return make_float2(__uint_as_float(v.x), __uint_as_float(v.z));
+    const int pairs[1] = {pair};
+    float2 found[1];
+    get(phase, pairs, found);
+    return found[0];
   }
 
   __device__ void give(int phase, int element, float value) {
@@ -257,36 +275,65 @@ struct Decoder {
     }
   }
 
-  // ---- copies ----
+  // ---- the ring ----
+
+  __device__ void advance(int& at, unsigned& of, int count) const {
+    at += count;
+    if (at >= slots) at -= slots, of ^= 1;
+  }
 
   __device__ void produce() {
+    bool first = true;
     for (word = 0; word < a.words; ++word)
       for (int phase = a.first; phase < a.last; ++phase) {
         const int kind = kind_of(phase);
         if (kind == ATTENTION) continue;
         for (int spins = 0; !a.early && !dead && shared.reached < word * PHASES + phase + 1;)
           if (++spins > SPINS) failed();
-        const int begin = begin_of(kind, blockIdx.x), end = begin_of(kind, blockIdx.x + 1);
-        const int step = L::rows_of_slot(kind, gridDim.x);
-        const T* from = static_cast<const T*>(a.weights) + weights_at(phase);
-        for (int i = begin; i < end; i += step, ++piece) {
-          const unsigned slot = piece % slots, bytes = min(step, end - i) * terms(kind) * int(sizeof(T));
-          if (piece >= unsigned(slots)) await_barrier(shared.empty[slot], (piece / slots + 1) % 2);
+        const int end = shared.end[kind], step = shared.step[kind], bytes_of_row = terms(kind) * int(sizeof(T));
+        const char* from = reinterpret_cast<const char*>(static_cast<const T*>(a.weights) + weights_at(phase));
+        for (int i = shared.begin[kind]; i < end; i += step) {
+          const unsigned bytes = min(step, end - i) * bytes_of_row;
+          if (!first) await_barrier(shared.empty[slot], parity ^ 1);
           expect_bytes(shared_address(&shared.full[slot]), bytes);
-          copy(shared_address(ring) + slot * L::SLOT, from + size_t(i) * terms(kind), bytes,
+          copy(shared_address(ring) + slot * L::SLOT, from + size_t(i) * bytes_of_row, bytes,
                shared_address(&shared.full[slot]));
+          advance(slot, parity, 1);
+          if (slot == 0) first = false;
         }
       }
   }
 
-  // ---- inputs ----
-
-  __device__ void load_residual(int slot) {
-    if (M == LAUNCHES && thread < WIDTH / 2) {
-      float2 v = __ldcg(reinterpret_cast<const float2*>(a.residual + slot * WIDTH) + thread);
-      kept[0] = v.x, kept[1] = v.y;
+  // Until the next slots are full.
+  __device__ void await_weights(int pieces) {
+    int at = slot;
+    unsigned of = parity;
+    for (int i = 0; i < pieces; ++i) {
+      await_barrier(shared.full[at], of);
+      advance(at, of, 1);
     }
   }
+
+  // All of this warp's loads from the next slots were made.
+  __device__ void release(int pieces) {
+    __syncwarp();
+    int at = slot;
+    unsigned of = parity;
+    advance(at, of, lane);
+    if (lane < pieces) arrive(shared_address(&shared.empty[at]));
+    advance(slot, parity, pieces);
+  }
+
+  // Where in the ring a column of the next slots is.
+  __device__ int column(int row, int step, int length) const {
+    int at = slot;
+    unsigned of = 0;
+    const int piece = (row >= step) + (row >= 2 * step) + (row >= 3 * step);
+    advance(at, of, piece);
+    return at * (L::SLOT / int(sizeof(T))) + (row - piece * step) * length;
+  }
+
+  // ---- inputs ----
 
   // The word whose logit was largest, of all blocks.
   __device__ int chosen() {
@@ -321,188 +368,208 @@ struct Decoder {
     return make_int2(__float_as_int(value), number);
   }
 
-  // x = norm(residual), for all warps.
-  __device__ void normalize(float2 scale, float2 offset) {
-    float sum = 0.0f, squares = 0.0f;
-    if (thread < WIDTH / 2) sum = kept[0] + kept[1], squares = kept[0] * kept[0] + kept[1] * kept[1];
-    sum = sum_of_warp(sum), squares = sum_of_warp(squares);
-    if (lane == 0) shared.sums[0][warp] = sum, shared.sums[1][warp] = squares;
-    consumers_sync();
-    sum = squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < WIDTH / 64; ++i) sum += shared.sums[0][i], squares += shared.sums[1][i];
-    const float mean = sum / WIDTH, factor = rsqrtf(squares / WIDTH - mean * mean + 1e-5f);
-    if (thread < WIDTH / 2)
-      reinterpret_cast<float2*>(shared.x)[thread] = make_float2((kept[0] - mean) * factor * scale.x + offset.x,
-                                                                (kept[1] - mean) * factor * scale.y + offset.y);
-    consumers_sync();
-  }
-
-  __device__ void prepare(int phase, int kind, const float* extras) {
-    const bool mine = thread < WIDTH / 2;
-    if (kind == PROJECTION) {
-      await(phase - 1);
-      float2 v = mine ? get(phase - 1, thread) : float2{};
-      time(kind, 0);
-      if (mine) reinterpret_cast<float2*>(shared.x + WIDTH)[thread] = v;
-      consumers_sync();
-      return;
-    }
-    if (kind == CONTRACT) {
-      await(phase - 1);
-      float2 v[3];
-      if constexpr (M == PACKETS) {
-        uint4 found[3];
-        bool missing;
-        int spins = 0;
-        do {
-          missing = false;
-#pragma unroll
-          for (int i = 0; i < 3; ++i) found[i] = load_packet(vector(phase - 1) + (thread + i * CONSUMERS) * 16);
-#pragma unroll
-          for (int i = 0; i < 3; ++i) missing |= found[i].y != tag() || found[i].w != tag();
-          if (++spins > SPINS) failed();
-        } while (missing && !dead);
-#pragma unroll
-        for (int i = 0; i < 3; ++i) v[i] = make_float2(__uint_as_float(found[i].x), __uint_as_float(found[i].z));
-      } else {
-#pragma unroll
-        for (int i = 0; i < 3; ++i) v[i] = get(phase - 1, thread + i * CONSUMERS);
-      }
-      time(kind, 0);
-#pragma unroll
-      for (int i = 0; i < 3; ++i) reinterpret_cast<float2*>(shared.x + 2 * WIDTH)[thread + i * CONSUMERS] = v[i];
-      consumers_sync();
-      return;
-    }
-    const float* norm = kind == LOGITS ? a.extras + LAYERS * EXTRAS : extras + 6912 + (kind == EXPAND ? 2 * WIDTH : 0);
-    float2 scale = {}, offset = {};
-    if (mine) {
-      scale = __ldg(reinterpret_cast<const float2*>(norm) + thread);
-      offset = __ldg(reinterpret_cast<const float2*>(norm + WIDTH) + thread);
-    }
-    if (phase == 0) {
+  // Adds what the phase before gave to the residual, which goes to shared memory; its mean, and one over its deviation.
+  template <Kind kind>
+  __device__ float2 residual(int phase) {
+    if (kind == QKV && phase == 0) {
       await(-1);
       const int token = chosen(), position = a.position + word;
       time(kind, 0);
       if (blockIdx.x == 0 && thread == 0) a.tokens[position] = token;
       const T* row = static_cast<const T*>(a.weights) + weights_at(PHASES - 1) + size_t(token) * WIDTH;
       const float* where = a.extras + LAYERS * EXTRAS + 2 * WIDTH + position * WIDTH;
-      if (mine)
-        for (int i = 0; i < 2; ++i) kept[i] = float(row[2 * thread + i]) + where[2 * thread + i];
+      for (int i = 0; i < 2; ++i) kept[i] = float(row[2 * thread + i]) + where[2 * thread + i];
     } else {
       await(phase - 1);
-      load_residual(kind == EXPAND ? 0 : 1);
-      float2 v = mine ? get(phase - 1, thread) : float2{};
+      if constexpr (M == LAUNCHES) {
+        float2 v = __ldcg(reinterpret_cast<const float2*>(a.residual + (kind == EXPAND ? 0 : WIDTH)) + thread);
+        kept[0] = v.x, kept[1] = v.y;
+      }
+      float2 v = get(phase - 1, thread);
       time(kind, 0);
       kept[0] += v.x, kept[1] += v.y;
     }
-    if (M == LAUNCHES && blockIdx.x == 0 && mine)
-      reinterpret_cast<float2*>(a.residual + (kind == EXPAND ? WIDTH : 0))[thread] = make_float2(kept[0], kept[1]);
-    normalize(scale, offset);
+    const float2 both = make_float2(kept[0], kept[1]);
+    if (M == LAUNCHES && blockIdx.x == 0)
+      reinterpret_cast<float2*>(a.residual + (kind == EXPAND ? WIDTH : 0))[thread] = both;
+    reinterpret_cast<float2*>(shared.x)[thread] = both;
+    float sum = sum_of_warp(kept[0] + kept[1]), squares = sum_of_warp(kept[0] * kept[0] + kept[1] * kept[1]);
+    if (lane == 0) shared.sums[0][warp] = sum, shared.sums[1][warp] = squares;
+    consumers_sync();
+    sum = squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) sum += shared.sums[0][i], squares += shared.sums[1][i];
+    const float mean = sum * (1.0f / WIDTH);
+    return make_float2(mean, rsqrtf(squares * (1.0f / WIDTH) - mean * mean + 1e-5f));
+  }
+
+  __device__ const float* norm_of(int phase, int kind) const {
+    if (kind == LOGITS) return a.extras + LAYERS * EXTRAS;
+    return a.extras + phase / 5 * EXTRAS + 6912 + (kind == EXPAND ? 2 * WIDTH : 0);
   }
 
   // ---- products ----
 
-  __device__ void product(int phase, int kind) {
-    const float* extras = a.extras + phase / 5 * EXTRAS;
-    const float* bias = extras + (kind == PROJECTION ? 2304 : kind == EXPAND ? 3072 : kind == CONTRACT ? 6144 : 0);
-    const int begin = begin_of(kind, blockIdx.x), end = begin_of(kind, blockIdx.x + 1);
-    const int step = L::rows_of_slot(kind, gridDim.x), splits = terms(kind) / WIDTH, shift = splits > 1 ? 2 : 0;
-    const int pieces_of_batch = kind == LOGITS ? BATCH / step : (end - begin + step - 1) / step;
-    float biases[2] = {};
-    for (int i = 0; i < 2; ++i) {
-      const int at = begin + ((warp + i * WARPS) >> shift);
-      if (kind != LOGITS && at < end) biases[i] = __ldg(bias + at);
+  // Of 3 slices of terms (12 where there are 3072): a warp multiplies a slice of up to MINE columns.
+  template <Kind kind>
+  __device__ void product(int phase) {
+    constexpr int LENGTH = terms(kind), SLICES = LENGTH / SLICE, GROUPS = WARPS / SLICES;
+    constexpr bool normed = kind == QKV || kind == EXPAND;
+    const int slice = warp % SLICES, group = warp / SLICES;
+    const int begin = shared.begin[kind], rows = shared.end[kind] - begin, step = shared.step[kind];
+    const int pieces = 1 + (rows > step) + (rows > 2 * step) + (rows > 3 * step);
+    int from[MINE];
+#pragma unroll
+    for (int i = 0; i < MINE; ++i) {
+      const int row = group + GROUPS * i;
+      from[i] = column(row < rows ? row : 0, step, LENGTH) + slice * SLICE + lane * PER;
     }
+    const float* biases =
+        a.extras + phase / 5 * EXTRAS + (kind == PROJECTION ? 2304 : kind == EXPAND ? 3072 : kind == CONTRACT ? 6144 : 0);
+    const float bias = thread < rows ? __ldg(biases + begin + thread) : 0.0f;
+    float x[LOADS][PER], scale[LOADS][PER], offset[LOADS][PER];
+    if constexpr (normed)
+#pragma unroll
+      for (int i = 0; i < LOADS; ++i)
+#pragma unroll
+        for (int j = 0; j < PER; ++j) {
+          const float* at = norm_of(phase, kind) + slice * SLICE + (i * 32 + lane) * PER + j;
+          scale[i][j] = __ldg(at), offset[i][j] = __ldg(at + WIDTH);
+        }
+    if (a.early) await_weights(pieces);
 
-    prepare(phase, kind, extras);
-    if (!a.early && thread == 0) shared.reached = word * PHASES + phase + 1;
-    float x[CHUNKS][PER];
-    const float* given_x = shared.x + (kind == PROJECTION ? WIDTH : kind == CONTRACT ? 2 * WIDTH : 0);
+    if constexpr (SLICES == 12) {
+      await(phase - 1);
+      int pairs[LOADS * PER / 2];
+      float2 found[LOADS * PER / 2];
 #pragma unroll
-    for (int i = 0; i < CHUNKS; ++i)
+      for (int i = 0; i < LOADS * PER / 2; ++i)
+        pairs[i] = (slice * SLICE + (2 * i / PER * 32 + lane) * PER) / 2 + i % (PER / 2);
+      get(phase - 1, pairs, found);
+      time(kind, 0);
 #pragma unroll
-      for (int j = 0; j < PER; j += 4) {
-        float4 v = *reinterpret_cast<const float4*>(given_x + warp % splits * WIDTH + (lane + 32 * i) * PER + j);
-        x[i][j] = v.x, x[i][j + 1] = v.y, x[i][j + 2] = v.z, x[i][j + 3] = v.w;
+      for (int i = 0; i < LOADS * PER / 2; ++i)
+        x[2 * i / PER][2 * i % PER] = found[i].x, x[2 * i / PER][2 * i % PER + 1] = found[i].y;
+    } else {
+      float2 moments = make_float2(0.0f, 1.0f);
+      if constexpr (normed) {
+        moments = residual<kind>(phase);
+      } else {
+        await(phase - 1);
+        const float2 v = get(phase - 1, thread);
+        time(kind, 0);
+        reinterpret_cast<float2*>(shared.x + WIDTH)[thread] = v;
+        consumers_sync();
       }
+#pragma unroll
+      for (int i = 0; i < LOADS; ++i)
+#pragma unroll
+        for (int j = 0; j < PER; j += 4) {
+          const float4 v = *reinterpret_cast<const float4*>(shared.x + (normed ? 0 : WIDTH) + slice * SLICE +
+                                                            (i * 32 + lane) * PER + j);
+          x[i][j] = v.x, x[i][j + 1] = v.y, x[i][j + 2] = v.z, x[i][j + 3] = v.w;
+        }
+      if constexpr (normed)
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i)
+#pragma unroll
+          for (int j = 0; j < PER; ++j) x[i][j] = (x[i][j] - moments.x) * moments.y * scale[i][j] + offset[i][j];
+    }
+    if (!a.early) {
+      if (thread == 0) shared.reached = word * PHASES + phase + 1;
+      await_weights(pieces);
+    }
     time(kind, 1);
 
-    float most = -INFINITY;
-    int number = 0;
-    for (int first = begin; first < end; first += pieces_of_batch * step) {
-      const int rows = min(pieces_of_batch * step, end - first), units = rows * splits;
-      const T* from[2];
-      bool has[2];
+    float sums[8] = {};
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int unit = warp + i * WARPS, row = unit >> shift;
-        has[i] = unit < units;
-        const unsigned of = piece + (has[i] ? row / step : 0), slot = of % slots;
-        if (has[i]) await_barrier(shared.full[slot], of / slots % 2);
-        from[i] = ring + slot * (L::SLOT / int(sizeof(T))) + (has[i] ? row % step : 0) * terms(kind) +
-                  warp % splits * WIDTH + lane * PER;
+    for (int i = 0; i < MINE; ++i)
+#pragma unroll
+      for (int c = 0; c < LOADS; ++c) {
+        float w[PER];
+        unpack(ring + from[i] + c * 32 * PER, w);
+#pragma unroll
+        for (int j = 0; j < PER; ++j) sums[i] += w[j] * x[c][j];
       }
-      if (first == begin) time(kind, 2);
-      float sums[2] = {};
+    release(pieces);
+    // Eight sums of 32 lanes: four lanes have one each in the end.
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (has[i]) {
+    for (int half = 4, bit = 16; half; half /= 2, bit /= 2)
 #pragma unroll
-          for (int c = 0; c < CHUNKS; ++c) {
-            float w[PER];
-            unpack(from[i] + c * 32 * PER, w);
-#pragma unroll
-            for (int j = 0; j < PER; ++j) sums[i] += w[j] * x[c][j];
-          }
-        }
-      sums[0] = sum_of_warp(sums[0]), sums[1] = sum_of_warp(sums[1]);
-      if (lane == 0) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int unit = warp + i * WARPS, row = first + (unit >> shift);
-          if (!has[i]) continue;
-          if (kind == LOGITS) {
-            a.logits[row] = sums[i];
-            if (sums[i] > most) most = sums[i], number = row;
-          } else if (splits > 1) {
-            shared.partial[unit] = sums[i];
-          } else {
-            float value = sums[i] + biases[i];
-            if (kind == EXPAND)
-              value *= __fdividef(1.0f, 1.0f + __expf(-1.5957691216f * (value + 0.044715f * value * value * value)));
-            give(phase, row, value);
-          }
-        }
+      for (int i = 0; i < half; ++i) {
+        const float give = lane & bit ? sums[i] : sums[i + half];
+        sums[i] = (lane & bit ? sums[i + half] : sums[i]) + __shfl_xor_sync(0xffffffffu, give, bit);
       }
-      if (splits > 1) {
-        consumers_sync();
-        if (thread < rows) {
-          const float4 v = reinterpret_cast<const float4*>(shared.partial)[thread];
-          give(phase, begin + thread, v.x + v.y + v.z + v.w + __ldg(bias + begin + thread));
-        }
-      }
-      const int pieces = (rows + step - 1) / step;
-      __syncwarp();
-      if (lane < pieces) {
-        // Until it is full the slot is still waiting for warps that read what was there before.
-        const unsigned slot = (piece + lane) % slots;
-        await_barrier(shared.full[slot], (piece + lane) / slots % 2);
-        arrive(shared_address(&shared.empty[slot]));
-      }
-      piece += pieces;
-    }
-    if (kind == LOGITS) {
-      if (lane != 0) most = -INFINITY, number = VOCABULARY;
-      const int2 best = best_of_block(most, number);
-      if (thread == 0)
-        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(a.best + blockIdx.x * 16),
-                     "r"(best.x), "r"(tag()), "r"(best.y)
-                     : "memory");
+    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], 2);
+    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], 1);
+    const int which = (lane >> 4 & 1) * 4 + (lane >> 3 & 1) * 2 + (lane >> 2 & 1), row = group + GROUPS * which;
+    if (lane % 4 == 0 && which < MINE) shared.partial[phase % 2][slice][row] = sums[0];
+    time(kind, 2);
+    consumers_sync();
+    if (thread < rows) {
+      float value = bias;
+#pragma unroll
+      for (int i = 0; i < SLICES; ++i) value += shared.partial[phase % 2][i][thread];
+      if (kind == EXPAND)
+        value *= __fdividef(1.0f, 1.0f + __expf(-1.5957691216f * (value + 0.044715f * value * value * value)));
+      give(phase, begin + thread, value);
     }
     given(phase);
     time(kind, 3);
+  }
+
+  // A warp multiplies whole columns, two at a time.
+  __device__ void logits(int phase) {
+    constexpr int STEP = L::SLOT / L::ROW, CHUNKS = WIDTH / PER / 32;
+    const int begin = shared.begin[LOGITS], end = shared.end[LOGITS];
+    const float2 moments = residual<LOGITS>(phase);
+    if (!a.early && thread == 0) shared.reached = word * PHASES + phase + 1;
+    const float* norm = norm_of(phase, LOGITS);
+    float x[CHUNKS][PER];
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+#pragma unroll
+      for (int j = 0; j < PER; ++j) {
+        const int at = (i * 32 + lane) * PER + j;
+        x[i][j] = (shared.x[at] - moments.x) * moments.y * __ldg(norm + at) + __ldg(norm + WIDTH + at);
+      }
+    time(LOGITS, 1);
+    float most = -INFINITY;
+    int number = VOCABULARY;
+    for (int first = begin; first < end; first += 2 * WARPS) {
+      const int rows = min(2 * WARPS, end - first), pieces = (rows + STEP - 1) / STEP;
+      await_weights(pieces);
+      float sums[2] = {};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = warp + i * WARPS;
+        const T* from = ring + column(row < rows ? row : 0, STEP, WIDTH) + lane * PER;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) {
+          float w[PER];
+          unpack(from + c * 32 * PER, w);
+#pragma unroll
+          for (int j = 0; j < PER; ++j) sums[i] += w[j] * x[c][j];
+        }
+      }
+      release(pieces);
+      sums[0] = sum_of_warp(sums[0]), sums[1] = sum_of_warp(sums[1]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = warp + i * WARPS;
+        if (row >= rows) continue;
+        if (lane == 0) a.logits[first + row] = sums[i];
+        if (sums[i] > most) most = sums[i], number = first + row;
+      }
+    }
+    time(LOGITS, 2);
+    const int2 best = best_of_block(most, number);
+    if (thread == 0)
+      asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(a.best + blockIdx.x * 16), "r"(best.x),
+                   "r"(tag()), "r"(best.y)
+                   : "memory");
+    given(phase);
+    time(LOGITS, 3);
   }
 
   __device__ void attention(int phase) {
@@ -510,54 +577,56 @@ struct Decoder {
     await(phase - 1);
     if (thread < 3 * HEAD / 2) {
       const int which = thread / (HEAD / 2), pair = thread % (HEAD / 2);
-      float2 v = get(phase - 1, (which * WIDTH + head * HEAD) / 2 + pair);
+      const float2 v = get(phase - 1, (which * WIDTH + head * HEAD) / 2 + pair);
       time(ATTENTION, 0);
       shared.heads[which][2 * pair] = v.x, shared.heads[which][2 * pair + 1] = v.y;
       if (which > 0)
         for (int i = 0; i < 2; ++i) {
-          const size_t at = ((which - 1) * CACHE + position) * HEAD + 2 * pair + i;
+          const int at = position * HEAD + 2 * pair + i;
           const T value = rounded<T>(i ? v.y : v.x);
-          cached[at] = value;
-          static_cast<T*>(a.cache)[(size_t(layer) * 2 + which - 1) * HEADS * CACHE * HEAD + size_t(head) * CACHE * HEAD +
-                                   position * HEAD + 2 * pair + i] = value;
+          cached[(which - 1) * CACHE * HEAD + at] = value;
+          static_cast<T*>(a.cache)[((layer * 2 + which - 1) * HEADS + head) * CACHE * HEAD + at] = value;
         }
     }
     consumers_sync();
     {
       const int key = thread / 4, part = thread % 4;
       float score = 0.0f;
-      if (key < CACHE) {
 #pragma unroll
-        for (int c = 0; c < HEAD / 4 / PER; ++c) {
-          float k[PER];
-          const int at = (part + 4 * c) * PER;
-          unpack(cached + key * HEAD + at, k);
+      for (int c = 0; c < HEAD / 4 / PER; ++c) {
+        float k[PER];
+        const int at = (part + 4 * c) * PER;
+        unpack(cached + key * HEAD + at, k);
 #pragma unroll
-          for (int j = 0; j < PER; ++j) score += k[j] * shared.heads[0][at + j];
-        }
+        for (int j = 0; j < PER; ++j) score += k[j] * shared.heads[0][at + j];
       }
       score += __shfl_xor_sync(0xffffffffu, score, 1);
       score += __shfl_xor_sync(0xffffffffu, score, 2);
-      if (key < CACHE && part == 0) shared.scores[key] = key <= position ? score * 0.125f : -INFINITY;
+      if (part == 0) shared.scores[key] = key <= position ? score * 0.125f : -INFINITY;
     }
     consumers_sync();
-    float most = -INFINITY, sum = 0.0f, result = 0.0f;
-    for (int i = 0; i < 3; ++i) most = fmaxf(most, shared.scores[lane + 32 * i]);
-    for (int step = 16; step; step /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
-    for (int i = 0; i < 3; ++i) sum += __expf(shared.scores[lane + 32 * i] - most);
-    sum = sum_of_warp(sum);
-    const int element = warp % 2 * 32 + lane, part = warp / 2;
+    float p[3], most = -INFINITY, sum = 0.0f, result = 0.0f;
 #pragma unroll
-    for (int i = 0; i < CACHE / 8; ++i) {
-      const int key = part * (CACHE / 8) + i;
-      result += __expf(shared.scores[key] - most) * float(cached[(CACHE + key) * HEAD + element]);
-    }
-    shared.outputs[part][element] = result / sum;
+    for (int i = 0; i < 3; ++i) p[i] = shared.scores[lane + 32 * i], most = fmaxf(most, p[i]);
+    for (int step = 16; step; step /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
+#pragma unroll
+    for (int i = 0; i < 3; ++i) p[i] = __expf(p[i] - most), sum += p[i];
+    sum = sum_of_warp(sum);
+    // 16 keys and 32 elements of the head to a warp.
+    const int part = warp / 2, element = warp % 2 * 32 + lane;
+    const float mine = part < 2 ? p[0] : part < 4 ? p[1] : p[2];
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+      result += __shfl_sync(0xffffffffu, mine, part % 2 * 16 + i) *
+                float(cached[(CACHE + part * 16 + i) * HEAD + element]);
+    shared.outputs[part][element] = result;
+    time(ATTENTION, 2);
     consumers_sync();
     if (thread < HEAD) {
       float value = 0.0f;
-      for (int i = 0; i < 8; ++i) value += shared.outputs[i][thread];
-      give(phase, head * HEAD + thread, value);
+#pragma unroll
+      for (int i = 0; i < WARPS / 2; ++i) value += shared.outputs[i][thread];
+      give(phase, head * HEAD + thread, __fdividef(value, sum));
     }
     given(phase);
     time(ATTENTION, 3);
@@ -565,11 +634,15 @@ struct Decoder {
 
   __device__ void consume(bool has_cache) {
     if (has_cache) await_barrier(shared.cached, 0);
-    now = clock64();
+    now = unsigned(clock());
     for (word = 0; word < a.words; ++word)
       for (int phase = a.first; phase < a.last; ++phase) {
         const int kind = kind_of(phase);
-        if (kind != ATTENTION) product(phase, kind);
+        if (kind == QKV) product<QKV>(phase);
+        else if (kind == PROJECTION) product<PROJECTION>(phase);
+        else if (kind == EXPAND) product<EXPAND>(phase);
+        else if (kind == CONTRACT) product<CONTRACT>(phase);
+        else if (kind == LOGITS) logits(phase);
         else if (attends(phase)) attention(phase);
         else if (M == GRID) await(phase - 1), given(phase);
       }
@@ -599,7 +672,12 @@ __global__ void __launch_bounds__(THREADS, M == LAUNCHES ? 2 : 1) decode(const _
     barrier_init(shared_address(&shared.cached), 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     shared.reached = 0;
-    for (int i = 0; i < KINDS * PARTS; ++i) shared.spent[i / PARTS][i % PARTS] = 0;
+    for (int kind = 0; kind < KINDS; ++kind) {
+      shared.begin[kind] = int(static_cast<long long>(columns(kind)) * blockIdx.x / gridDim.x);
+      shared.end[kind] = int(static_cast<long long>(columns(kind)) * (blockIdx.x + 1) / gridDim.x);
+      shared.step[kind] = L::columns_of_slot(kind, gridDim.x);
+      for (int part = 0; part < PARTS; ++part) shared.spent[kind][part] = 0;
+    }
   }
   __syncthreads();
   if (threadIdx.x == CONSUMERS) {
@@ -629,16 +707,13 @@ struct Variant {
 
 template <class T, Method M>
 void add(std::vector<Variant>& all, const char* method) {
-  const std::string type = sizeof(T) == 4 ? "float32:" : "bfloat16:";
-  if constexpr (M == LAUNCHES) {
-    all.push_back({type + method, decode<T, M>, M, sizeof(T) == 2, true, 0});
-    return;
-  }
-  for (bool early : {false, true})
-    for (int words : {1, CACHE})
-      if (early || (M == GRID && words == 1))
-        all.push_back({type + method + (early ? "" : "_late") + (words == 1 ? ":word" : ":loop"), decode<T, M>, M,
-                       sizeof(T) == 2, early, words});
+  const std::string name = std::string(sizeof(T) == 4 ? "float32:" : "bfloat16:") + method;
+  auto with = [&](const char* form, bool early, int words) {
+    all.push_back({name + form, decode<T, M>, M, sizeof(T) == 2, early, words});
+  };
+  with(M == LAUNCHES ? "" : ":word", true, 1);
+  if (M != LAUNCHES) with(":loop", true, CACHE);
+  if (M == GRID) with("_late:word", false, 1);
 }
 
 std::vector<Variant> variants() {
@@ -713,7 +788,7 @@ class Runner {
     a_.tokens = device<int>(CACHE);
     a_.counters = device<unsigned>(32 * PHASES);
     a_.error = device<int>(1);
-    a_.trace = device<long long>(size_t(blocks_) * KINDS * PARTS);
+    a_.trace = device<unsigned>(size_t(blocks_) * KINDS * PARTS);
     a_.early = v.early;
     a_.bytes = most_bytes_;
     a_.first = 0, a_.last = PHASES;
@@ -774,8 +849,8 @@ class Runner {
 
   // Cycles of a word in each part of each kind of phase, of blocks with and without an attention.
   std::vector<double> trace(int block) {
-    std::vector<long long> values(KINDS * PARTS);
-    CHECK(cudaMemcpy(values.data(), a_.trace + size_t(block) * KINDS * PARTS, values.size() * sizeof(long long),
+    std::vector<unsigned> values(KINDS * PARTS);
+    CHECK(cudaMemcpy(values.data(), a_.trace + size_t(block) * KINDS * PARTS, values.size() * sizeof(unsigned),
                      cudaMemcpyDeviceToHost));
     std::vector<double> cycles;
     for (auto v : values) cycles.push_back(double(v) / std::max(variant_.words, 1));

@@ -18,7 +18,7 @@ WORDS = 4
 """Words that a check decodes: the last ones for which the cache has room."""
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 KINDS = ("qkv", "attention", "projection", "expand", "contract", "logits")
-PARTS = ("inputs", "prepare", "weights", "product")
+PARTS = ("inputs", "prepare", "multiply", "publish")
 
 Array = NDArray[np.float64]
 

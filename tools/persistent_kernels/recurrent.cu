@@ -39,6 +39,7 @@ enum Method {
   BARRIER,   // shared memory of a cluster, the cluster's barrier
   ASYNC,     // shared memory of a cluster, stores that count themselves at an mbarrier
   LAUNCHES,  // a launch for each round, weights read before it waits for the one before
+  WORDS,     // device memory, words that each say of which round they are, straight into fragments
 };
 enum Arithmetic { FLOAT, TF32, BF16 };
 
@@ -396,14 +397,15 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent(const __grid_constant__ 
       for (int gate = 0; gate < GATES; ++gate) {
         const int at = (gate * S::UNITS + unit) * ROWS + row;
         float sum = layer == 0 ? coming[round % AHEAD][element][gate] : bias[gate];
-        if (layer == 0) {
+        const float* parts = &partial[layer * (WARPS / 3)][at];
+        constexpr int STRIDE = S::COLUMNS * ROWS;
+        float two[2] = {sum, 0.0f};
 #pragma unroll
-          for (int w = 0; w < WARPS / 3; ++w) sum += partial[w][at];
-        } else {
+        for (int w = 0; w < WARPS / 3; ++w) two[w % 2] += parts[w * STRIDE];
+        if (layer == 1)
 #pragma unroll
-          for (int w = WARPS / 3; w < WARPS; ++w) sum += partial[w][at];
-        }
-        z[gate] = sum;
+          for (int w = WARPS / 3; w < WARPS * 2 / 3; ++w) two[w % 2] += parts[w * STRIDE];
+        z[gate] = two[0] + two[1];
       }
       float h = 0.0f;
       if (layer == 0 ? round < a.steps : round > 0) {
@@ -488,6 +490,8 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent(const __grid_constant__ 
     for (int i = 0; i < PHASES; ++i) a.trace[i] = spent[i];
 }
 
+#include "recurrent_words.cuh"
+
 struct Variant {
   std::string name;
   void (*kernel)(Arguments);
@@ -505,8 +509,15 @@ Variant variant() {
   return {name, recurrent<A, M, SHARERS, ROWS>, M, SHARERS, ROWS, sizeof(Shared<A, SHARERS, ROWS>)};
 }
 
+template <Arithmetic A>
+Variant words_variant() {
+  const char* names[] = {"float32:words:32x4", "tf32:words:32x4", "bfloat16:words:32x4"};
+  return {names[A], recurrent_words<A>, WORDS, WordShape<A>::SHARERS, WordShape<A>::ROWS, sizeof(WordShared<A>)};
+}
+
 std::vector<Variant> variants() {
   return {
+      words_variant<FLOAT>(), words_variant<TF32>(), words_variant<BF16>(),
       variant<FLOAT, LAUNCHES, 16, 4>(), variant<FLOAT, GRID, 16, 4>(),    variant<FLOAT, GROUP, 16, 4>(),
       variant<FLOAT, PACKETS, 16, 4>(),  variant<FLOAT, BARRIER, 16, 4>(), variant<FLOAT, ASYNC, 16, 4>(),
       variant<TF32, LAUNCHES, 16, 4>(),  variant<TF32, GRID, 16, 4>(),     variant<TF32, GROUP, 16, 4>(),
@@ -551,7 +562,7 @@ class Runner {
     a_.cells = device<float>(size_t(grid()) * THREADS);
     a_.error = device<int>(1);
     a_.trace = device<unsigned>(PHASES);
-    a_.turn = 0, a_.first = 0, a_.last = a_.steps;
+    a_.turn = v.method == WORDS ? 2 : 0, a_.first = 0, a_.last = a_.steps;
     CHECK(cudaMemset(a_.outputs, 0xff, outputs() * 4));
     CHECK(cudaFuncSetAttribute(v.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(v.shared)));
     if (clusters() && v.sharers > 8)
