@@ -58,6 +58,8 @@ struct Arguments {
   int position, words, first, last;  // phases
   int bytes;         // of shared memory for weights and the cache
   int early;         // 0: copies wait for the phase that needs them
+  int copies;        // of what phases give, of which each block reads one
+  int pause;         // nanoseconds until a block asks again for what is not there
 };
 
 __host__ __device__ constexpr int columns(int kind) {
@@ -114,6 +116,16 @@ __device__ inline uint4 load_packet(const void* pointer) {
 }
 __device__ inline void store_packet(void* pointer, unsigned value, unsigned number) {
   asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(pointer), "r"(value), "r"(number) : "memory");
+}
+
+// Compilers take a load of what is constant to where its value is needed, but not this one.
+__device__ inline float4 load_early(const float* from) {
+  float4 v;
+  asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(from)
+               : "memory");
+  return v;
 }
 
 __device__ inline float sum_of_warp(float x) {
@@ -173,13 +185,12 @@ template <class T, Method M>
 struct Decoder {
   static constexpr int PER = 16 / int(sizeof(T));   // elements of a load
   static constexpr int SLICE = 256, LOADS = SLICE / 32 / PER;  // terms of a warp; loads of a lane
-  static constexpr int MINE = 6;                    // rows of a warp at most
   using L = Layout<T>;
   const Arguments& a;
   Shared& shared;
   T* const ring;
   T* const cached;
-  const int slots, thread, warp, lane;
+  const int slots, thread, warp, lane, copy_read;
   int slot = 0;
   unsigned parity = 0;  // of the slot
   int word = 0;
@@ -190,7 +201,7 @@ struct Decoder {
   __device__ Decoder(const Arguments& a, Shared& shared, char* memory, int slots)
       : a(a), shared(shared), ring(reinterpret_cast<T*>(memory)),
         cached(reinterpret_cast<T*>(memory + slots * L::SLOT)), slots(slots), thread(threadIdx.x),
-        warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
+        warp(threadIdx.x / 32), lane(threadIdx.x % 32), copy_read(blockIdx.x % a.copies) {}
 
   __device__ void failed() { dead = true, atomicExch(a.error, 1); }
 
@@ -202,7 +213,10 @@ struct Decoder {
 
   __device__ unsigned tag() const { return a.turn + word + 1; }
   __device__ static bool attends(int phase) { return int(blockIdx.x) / HEADS == phase / 5 && blockIdx.x < HEADS * LAYERS; }
-  __device__ char* vector(int phase) const { return a.vectors + size_t(phase) * 4 * WIDTH * 8; }
+  __device__ char* vector(int phase, int copy) const {
+    return a.vectors + (size_t(copy) * PHASES + phase) * 4 * WIDTH * 8;
+  }
+  __device__ char* vector(int phase) const { return vector(phase, M == PACKETS ? copy_read : 0); }
 
   __device__ void time(int kind, int part) {
     const unsigned then = unsigned(clock());
@@ -239,12 +253,14 @@ struct Decoder {
       uint4 v[N];
       bool missing;
       int spins = 0;
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] = load_packet(vector(phase) + pairs[i] * 16);
       do {
         missing = false;
+        if (a.pause && spins) __nanosleep(a.pause);
 #pragma unroll
-        for (int i = 0; i < N; ++i) v[i] = load_packet(vector(phase) + pairs[i] * 16);
-#pragma unroll
-        for (int i = 0; i < N; ++i) missing |= v[i].y != tag() || v[i].w != tag();
+        for (int i = 0; i < N; ++i)
+          if (v[i].y != tag() || v[i].w != tag()) v[i] = load_packet(vector(phase) + pairs[i] * 16), missing = true;
         if (++spins > SPINS) failed();
       } while (missing && !dead);
 #pragma unroll
@@ -260,7 +276,9 @@ struct Decoder {
   }
 
   __device__ void give(int phase, int element, float value) {
-    if constexpr (M == PACKETS) store_packet(vector(phase) + element * 8, __float_as_uint(value), tag());
+    if constexpr (M == PACKETS)
+      for (int i = 0; i < a.copies; ++i)
+        store_packet(vector(phase, i) + element * 8, __float_as_uint(value), tag());
     else reinterpret_cast<float*>(vector(phase))[element] = value;
   }
 
@@ -410,11 +428,23 @@ struct Decoder {
 
   // ---- products ----
 
+  // Of twice N sums each half of the lanes keeps N, and adds those that the other half has.
+  template <int N>
+  __device__ void exchange(float (&sums)[8], int bit) const {
+    const bool upper = lane & bit;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float given_on = upper ? sums[i] : sums[i + N];
+      sums[i] = (upper ? sums[i + N] : sums[i]) + __shfl_xor_sync(0xffffffffu, given_on, bit);
+    }
+  }
+
   // Of 3 slices of terms (12 where there are 3072): a warp multiplies a slice of up to MINE columns.
   template <Kind kind>
   __device__ void product(int phase) {
     constexpr int LENGTH = terms(kind), SLICES = LENGTH / SLICE, GROUPS = WARPS / SLICES;
     constexpr bool normed = kind == QKV || kind == EXPAND;
+    constexpr int MINE = kind == PROJECTION ? 2 : MOST_ROWS / 4;  // columns of a warp at most
     const int slice = warp % SLICES, group = warp / SLICES;
     const int begin = shared.begin[kind], rows = shared.end[kind] - begin, step = shared.step[kind];
     const int pieces = 1 + (rows > step) + (rows > 2 * step) + (rows > 3 * step);
@@ -426,15 +456,19 @@ struct Decoder {
     }
     const float* biases =
         a.extras + phase / 5 * EXTRAS + (kind == PROJECTION ? 2304 : kind == EXPAND ? 3072 : kind == CONTRACT ? 6144 : 0);
-    const float bias = thread < rows ? __ldg(biases + begin + thread) : 0.0f;
+    float bias = 0.0f;
+    if (thread < rows)
+      asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(bias) : "l"(biases + begin + thread) : "memory");
     float x[LOADS][PER], scale[LOADS][PER], offset[LOADS][PER];
     if constexpr (normed)
 #pragma unroll
       for (int i = 0; i < LOADS; ++i)
 #pragma unroll
-        for (int j = 0; j < PER; ++j) {
+        for (int j = 0; j < PER; j += 4) {
           const float* at = norm_of(phase, kind) + slice * SLICE + (i * 32 + lane) * PER + j;
-          scale[i][j] = __ldg(at), offset[i][j] = __ldg(at + WIDTH);
+          const float4 v = load_early(at), w = load_early(at + WIDTH);
+          scale[i][j] = v.x, scale[i][j + 1] = v.y, scale[i][j + 2] = v.z, scale[i][j + 3] = v.w;
+          offset[i][j] = w.x, offset[i][j + 1] = w.y, offset[i][j + 2] = w.z, offset[i][j + 3] = w.w;
         }
     if (a.early) await_weights(pieces);
 
@@ -492,18 +526,20 @@ struct Decoder {
         for (int j = 0; j < PER; ++j) sums[i] += w[j] * x[c][j];
       }
     release(pieces);
-    // Eight sums of 32 lanes: four lanes have one each in the end.
+    if constexpr (MINE == 2) {
 #pragma unroll
-    for (int half = 4, bit = 16; half; half /= 2, bit /= 2)
-#pragma unroll
-      for (int i = 0; i < half; ++i) {
-        const float give = lane & bit ? sums[i] : sums[i + half];
-        sums[i] = (lane & bit ? sums[i + half] : sums[i]) + __shfl_xor_sync(0xffffffffu, give, bit);
+      for (int i = 0; i < MINE; ++i) {
+        sums[i] = sum_of_warp(sums[i]);
+        if (lane == 0) shared.partial[phase % 2][slice][group + GROUPS * i] = sums[i];
       }
-    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], 2);
-    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], 1);
-    const int which = (lane >> 4 & 1) * 4 + (lane >> 3 & 1) * 2 + (lane >> 2 & 1), row = group + GROUPS * which;
-    if (lane % 4 == 0 && which < MINE) shared.partial[phase % 2][slice][row] = sums[0];
+    } else {
+      // Eight sums of 32 lanes: four lanes have one each in the end.
+      exchange<4>(sums, 16), exchange<2>(sums, 8), exchange<1>(sums, 4);
+      sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], 2);
+      sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], 1);
+      const int which = (lane >> 4 & 1) * 4 + (lane >> 3 & 1) * 2 + (lane >> 2 & 1);
+      if (lane % 4 == 0 && which < MINE) shared.partial[phase % 2][slice][group + GROUPS * which] = sums[0];
+    }
     time(kind, 2);
     consumers_sync();
     if (thread < rows) {
@@ -702,18 +738,23 @@ struct Variant {
   void (*kernel)(Arguments);
   Method method;
   bool half, early;
-  int words;  // of a launch
+  int words;   // of a launch
+  int copies;  // of what is handed on
+  int pause;
 };
 
 template <class T, Method M>
 void add(std::vector<Variant>& all, const char* method) {
   const std::string name = std::string(sizeof(T) == 4 ? "float32:" : "bfloat16:") + method;
-  auto with = [&](const char* form, bool early, int words) {
-    all.push_back({name + form, decode<T, M>, M, sizeof(T) == 2, early, words});
+  auto with = [&](const char* form, bool early, int words, int copies = 1, int pause = 0) {
+    all.push_back({name + form, decode<T, M>, M, sizeof(T) == 2, early, words, copies, pause});
   };
   with(M == LAUNCHES ? "" : ":word", true, 1);
   if (M != LAUNCHES) with(":loop", true, CACHE);
   if (M == GRID) with("_late:word", false, 1);
+  if (M == PACKETS) with("_late:loop", false, CACHE);
+  if (M == PACKETS) with("_4:loop", true, CACHE, 4), with("_12:loop", true, CACHE, 12), with("_4:word", true, 1, 4);
+  if (M == PACKETS) with("_4_pause:loop", true, CACHE, 4, 40), with("_pause:loop", true, CACHE, 1, 40);
 }
 
 std::vector<Variant> variants() {
@@ -781,7 +822,8 @@ class Runner {
     a_.weights = weights.of_type[v.half];
     a_.extras = weights.extras;
     a_.cache = device_as(weights.cache, v.half);
-    a_.vectors = device<char>(size_t(PHASES) * 4 * WIDTH * 8);
+    a_.vectors = device<char>(size_t(v.copies) * PHASES * 4 * WIDTH * 8);
+    a_.copies = v.copies, a_.pause = v.pause;
     a_.best = device<char>(4096);
     a_.logits = device<float>(VOCABULARY);
     a_.residual = device<float>(2 * WIDTH);
@@ -935,7 +977,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < runners.size(); ++i) {
     auto& t = times[i];
     std::sort(t.begin(), t.end());
-    std::printf("%s,%.2f,%.2f,%.2f", chosen[i].name.c_str(), t[t.size() / 2], t[t.size() / 4], t[t.size() * 3 / 4]);
+    std::printf("%s,%.2f,%.2f,%.2f,0", chosen[i].name.c_str(), t[t.size() / 2], t[t.size() / 4], t[t.size() * 3 / 4]);
     for (int block : {30, 100})
       for (double cycles : runners[i].trace(block)) std::printf(",%.0f", cycles);
     std::printf("\n");

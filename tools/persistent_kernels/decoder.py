@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import ml_dtypes
@@ -13,12 +14,15 @@ from tools.persistent_kernels.programs import Program, relative_error, write
 
 WIDTH, HEADS, HEAD, LAYERS, VOCABULARY, CACHE = 768, 12, 64, 6, 50257, 96
 SHAPES = ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH))
+WEIGHTS = LAYERS * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH
 EXTRAS = 9 * WIDTH + 4 * WIDTH
+"""Biases of a layer, and scales and offsets of its norms."""
 WORDS = 4
 """Words that a check decodes: the last ones for which the cache has room."""
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 KINDS = ("qkv", "attention", "projection", "expand", "contract", "logits")
-PARTS = ("inputs", "prepare", "multiply", "publish")
+STAGES = ("inputs", "prepare", "multiply", "publish")
+PARTS = [f"{block} {kind} {stage}" for block, kind, stage in product(("attends", "other"), KINDS, STAGES)]
 
 Array = NDArray[np.float64]
 
@@ -35,8 +39,7 @@ class Model:
 def draw(folder: Path) -> Model:
     """Random weights, written for the program."""
     random = np.random.default_rng(0)
-    count = LAYERS * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH
-    weights = random.standard_normal(count, np.float32) * np.float32(0.04)
+    weights = random.standard_normal(WEIGHTS, np.float32) * np.float32(0.04)
     extras = random.standard_normal(LAYERS * EXTRAS + 2 * WIDTH + CACHE * WIDTH, np.float32) * np.float32(0.02)
     for layer in range(LAYERS):
         extras[layer * EXTRAS + 9 * WIDTH : layer * EXTRAS + 10 * WIDTH] += 1
@@ -91,16 +94,14 @@ def _matrices(part: Array) -> list[Array]:
     return [matrix.reshape(shape) for matrix, shape in zip(np.split(part, cuts), SHAPES, strict=True)]
 
 
-def check(program: Program, variant: str, model: Model, wanted: dict[str, Array]) -> bool:
-    """Whether a variant's last word has float64's logits; `wanted` keeps those of each type and text."""
-    printed = program.run("check", [variant])
-    if printed is None:
-        return False
+def error_of(program: Program, variant: str, model: Model, wanted: dict[str, Array]) -> float | None:
+    """How far the last word's logits are from float64's for the words that the variant chose; None if it failed.
+    `wanted` keeps those of each type and text."""
+    if program.run("check", [variant]) is None:
+        return None
     tokens = np.fromfile(program.folder / f"{variant}.tokens", np.int32)[-WORDS:]
     kind = variant.partition(":")[0]
     key = f"{kind} {tokens.tolist()}"
     if key not in wanted:
         wanted[key] = logits_of(model, tokens, kind == "bfloat16")
-    error = relative_error(np.fromfile(program.folder / f"{variant}.logits", np.float32), wanted[key])
-    print(f"{printed.strip()} words {tokens.tolist()} error {error:.1e}", flush=True)
-    return error < TOLERANCE[kind]
+    return relative_error(np.fromfile(program.folder / f"{variant}.logits", np.float32), wanted[key])

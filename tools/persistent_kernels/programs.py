@@ -51,7 +51,8 @@ def build(name: str, folder: Path) -> Program:
     """Compiles `name`.cu for Hopper, unless `folder` has its program."""
     folder.mkdir(parents=True, exist_ok=True)
     source = HERE / f"{name}.cu"
-    path = folder / f"{name}_{hashlib.sha256(source.read_bytes()).hexdigest()[:8]}"
+    sources = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.cu*")))
+    path = folder / f"{name}_{hashlib.sha256(sources).hexdigest()[:8]}"
     if path.exists():
         return Program(path, folder)
     subprocess.run(["nvcc", "-std=c++20", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "--threads=4",

@@ -22,7 +22,7 @@ struct WordShared {
   alignas(16) float coming[AHEAD][WordShape<A>::CELLS / LAYERS][GATES];
 };
 
-template <Arithmetic A>
+template <Arithmetic A, bool TOGETHER>
 __global__ void __launch_bounds__(THREADS, 1) recurrent_words(const __grid_constant__ Arguments a) {
   using S = WordShape<A>;
   extern __shared__ __align__(128) char memory[];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent_words(const __grid_const
     now = then;
   };
 
-  for (int round = 0; round <= a.steps; ++round) {
+  for (int round = 0; round <= a.last; ++round) {
     uint4 h[S::LOADS];
     const unsigned number = a.turn + round - 1;
     const uint32_t mark = number / 2 % 2 ? S::MARK : 0;
@@ -96,15 +96,18 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent_words(const __grid_const
       const char* here = from + number % 2 * S::STATE;
       uint32_t missing;
       int spins = 0;
-      do {
 #pragma unroll
-        for (int i = 0; i < S::LOADS; ++i) h[i] = load_packet(here + i * 512);
+      for (int i = 0; i < S::LOADS; ++i) h[i] = load_packet(here + i * 512);
+      do {
         missing = 0;
 #pragma unroll
-        for (int i = 0; i < S::LOADS; ++i)
-          missing |= (h[i].x ^ mark) | (h[i].y ^ mark) | (h[i].z ^ mark) | (h[i].w ^ mark);
+        for (int i = 0; i < S::LOADS; ++i) {
+          const uint32_t old = ((h[i].x ^ mark) | (h[i].y ^ mark) | (h[i].z ^ mark) | (h[i].w ^ mark)) & S::MARK;
+          if (old) h[i] = load_packet(here + i * 512);
+          missing |= old;
+        }
         if (++spins > SPINS) dead = true, atomicExch(a.error, 1);
-      } while ((missing & S::MARK) && !dead);
+      } while (missing && !dead);
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < S::LOADS; ++i) h[i].x ^= mark, h[i].y ^= mark, h[i].z ^= mark, h[i].w ^= mark;
@@ -173,12 +176,14 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent_words(const __grid_const
           z[i] += ((found[i][0] + found[i][1]) + (found[i][2] + found[i][3])) +
                   ((found[i][4] + found[i][5]) + (found[i][6] + found[i][7]));
       }
+      phase(3);
       const float one = sigmoid(z[0]);                                    // input or forget gate
       const float two = side ? sigmoid(z[1]) : hyperbolic(z[1]);          // output gate or new value
       const float added = __shfl_xor_sync(0xffffffffu, one * two, 1);     // what the other lane has
       const bool runs = layer == 0 ? round < a.steps : round > 0;
       if (runs) cell = one * cell + added;
       float h_new = runs ? two * hyperbolic(cell) : 0.0f;
+      phase(4);
       if (round < a.steps) {
         const uint32_t written = (a.turn + round) / 2 % 2 ? S::MARK : 0;
         char* const there = to + (a.turn + round) % 2 * S::STATE;
@@ -195,7 +200,9 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent_words(const __grid_const
       if (side == 1 && layer == 1 && round > 0) output[size_t(round - 1) * WIDTH] = h_new;
     }
     ask_for_inputs(round + AHEAD - 1);
-    phase(3);
+    // Nobody asks for what comes next while this block's elements are computed: that would take them longer.
+    if constexpr (TOGETHER) __syncthreads();
+    phase(5);
   }
   asm volatile("cp.async.wait_all;" ::: "memory");
   if (dead) atomicExch(a.error, 1);
