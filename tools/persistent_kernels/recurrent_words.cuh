@@ -1,9 +1,11 @@
-// As recurrent in recurrent.cu, where every word of a state says itself of which round it is: a warp asks for those that
+// As recurrent_states.cuh, where every word of a state says itself of which round it is: a warp asks for those that
 // it multiplies until they are there, straight into fragments, and waits for nobody else. A state of an LSTM is between
 // -1 and 1, so that the second bit of a float and of a bfloat16 is free: it flips each time a word is written.
 //
 // Tensor cores multiply 8 rows at least, so 32 blocks share 8 rows, each with 8 units of both layers.
 #pragma once
+
+#include "recurrent_kernel.cuh"
 
 // FLOAT: three products of the parts of float32 that TF32 has (high, high; high, low; low, high).
 template <Arithmetic A>
