@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
     print_times(chosen[i].name, times[i]);
     std::sort(begins[i].begin(), begins[i].end());
     std::printf(",%.2f", begins[i][begins[i].size() / 2]);
-    for (auto cycles : runners[i].trace()) std::printf(",%.0f", double(cycles) / runners[i].rounds());
+    for (auto cycles : runners[i].trace()) std::printf(",%.0f", double(int(cycles)) / runners[i].rounds());
     std::printf("\n");
   }
   return 0;
