@@ -82,8 +82,8 @@ class StitchConfig:
         fuel: what may be stitched in this process, or None for everything.
         programmatic: kernels in CUDA graphs are started beside those that they depend on, where the device can.
         async_builds: what runs while kernels are built: nothing ("0"), a region's own TensorFlow ops ("1"), or a
-            function as TensorFlow made it, which is rewritten meanwhile, too ("graph"); "auto": the last on CPUs,
-            nothing on GPUs.
+            function as TensorFlow made it, which is rewritten meanwhile, too ("graph"); "auto": the last, on GPUs where
+            that has room.
         first_step_seconds: how long the steps of one graph wait for kernels altogether, in seconds; 0 for as long as
             that takes.
         ilp_seconds: time limit of one integer program, in seconds.
@@ -279,7 +279,7 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_ASYNC": Variable("async_builds", *_choice("auto", "0", "1", "graph"),
                                 "what runs while kernels are built: 0: nothing, steps wait; 1: TensorFlow's own ops "
                                 "of each region; graph: TensorFlow's own graph of a function, until its calls have "
-                                "taken as long as kernels cost; auto: graph on CPUs, 0 on GPUs"),
+                                "taken as long as kernels cost; auto: graph, on GPUs where that has room"),
     "TF_STITCH_FIRST_STEP_SECONDS": Variable("first_step_seconds", "seconds, from 0 and below 3600", _budget,
                                              "how long the steps of one graph wait for kernels altogether, before "
                                              "TensorFlow's own ops run until the background has built them; 0: as "

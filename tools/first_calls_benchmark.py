@@ -1,22 +1,22 @@
 """What a first call costs: TensorFlow's, and tf_stitch's with nothing on disk and with what that left.
 
-Each is a process of its own, in turns; rows go to --out as they come, and what it has is not measured again. Times of
-first calls are processor seconds, compilers included, and seconds on the wall; beside them stands what the first call
-and the next --calls take on the wall together, while tf_stitch works beside them.
+Each is a process of its own. Those of a turn start together, and then make their calls one after the other. Rows go to
+--out as they come, with a page beside it, and what it has is not measured again. Times of first calls are processor
+seconds, compilers included, and seconds on the wall; beside them stand what the first call and the next --calls take on
+the wall together, while tf_stitch works beside them, and by how much the longest of those is longer than TensorFlow's.
 
     python -m tools.first_calls_benchmark --case=encoder_train --case=bert/train --repeat=3
     python -m tools.first_calls_benchmark --zoo                        # all models, trained and run
+    python -m tools.first_calls_benchmark --out=benchmarks/raw/first_calls_gpu.json.gz --calls=10 --case=encoder_train
 """
 
 from __future__ import annotations
 
-import json
-import math
 import shutil
-import statistics
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from absl import app, flags
@@ -24,10 +24,12 @@ from absl import app, flags
 from models.zoo import DECODERS, NAMES, RECOMMENDERS
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+from tools.benchmark.first_call_rows import TURN, Row, lines, page
+from tools.benchmark.machine import commit, describe_cpu, describe_gpu
 from tools.benchmark.model_cases import ModelCase
+from tools.benchmark.raw_rows import page_of, read_rows, write_rows
 from tools.benchmark.workers import Worker
 
-BACKENDS = ("tensorflow", "cold", "warm")
 _PATIENCE = 300.0
 
 _CASES = flags.DEFINE_multi_string("case", [], "of tools/benchmark/cases.py, or model/mode of the zoo")
@@ -38,56 +40,43 @@ _ASYNC = flags.DEFINE_string("async", "auto", "TF_STITCH_ASYNC of the processes"
 _OUT = flags.DEFINE_string("out", None, "file for the rows, as JSON")
 
 
-@dataclass(frozen=True)
-class Row:
-    """Of one process: the first call on processors and on the wall, and all calls on the wall."""
-
-    case: str
-    backend: str
-    processor_s: float
-    wall_s: float
-    all_s: float
+def started(case: str, backend: str, cache: Path) -> Worker:
+    """A process that has the case, or will soon."""
+    name = str(ModelCase(*case.split("/"))) if "/" in case else case
+    ours = {"TF_STITCH_CACHE": str(cache), "TF_STITCH_ASYNC": _ASYNC.value}
+    plain = backend == "tensorflow"
+    return Worker("worker", name, "tensorflow" if plain else "tf_stitch",
+                  backend="tensorflow" if plain else "tf_stitch", variables={} if plain else ours)
 
 
-def measure(case: str, backend: str, cache: Path) -> Row:
+def measure(case: str, backend: str, worker: Worker) -> Row:
     """
     Raises:
         RuntimeError, TimeoutError: the program failed.
     """
-    name = str(ModelCase(*case.split("/"))) if "/" in case else case
-    ours = {"TF_STITCH_CACHE": str(cache), "TF_STITCH_ASYNC": _ASYNC.value}
-    plain = backend == "tensorflow"
-    worker = Worker("worker", name, "tensorflow" if plain else "tf_stitch",
-                    backend="tensorflow" if plain else "tf_stitch", variables={} if plain else ours)
     first = worker.ask("run", 1, limit=_PATIENCE)
     others = worker.ask("run", _CALLS.value, limit=_PATIENCE)
     if backend == "cold":  # the next process finds all
         worker.ask("settle", _PATIENCE, limit=2 * _PATIENCE)
     worker.close()
-    return Row(case, backend, first["processor"][0], first["seconds"][0], sum(first["seconds"] + others["seconds"]))
+    return Row(case, backend, first["processor"][0], first["seconds"][0], sum(first["seconds"] + others["seconds"]),
+               max(others["seconds"]))
 
 
-def ratios(rows: Iterable[Row], field: str) -> dict[str, dict[str, float]]:
-    """Case -> backend -> median over TensorFlow's."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        found.setdefault(row.case, {}).setdefault(row.backend, []).append(getattr(row, field))
-    medians = {case: {b: statistics.median(v) for b, v in values.items()} for case, values in found.items()}
-    return {case: {b: value / of["tensorflow"] for b, value in of.items() if b != "tensorflow"}
-            for case, of in medians.items() if "tensorflow" in of}
+def turn(case: str, cache: Path) -> list[Row]:
+    """A row of each backend, and a second one of TensorFlow.
 
-
-def table(rows: Sequence[Row]) -> str:
-    """Markdown: ratios to TensorFlow's times."""
-    fields = {field: ratios(rows, field) for field in ("processor_s", "wall_s", "all_s")}
-    columns = [(field, backend) for field in fields for backend in BACKENDS[1:]]
-    head = ["case", *(f"{field.removesuffix('_s')}, {backend}" for field, backend in columns)]
-    lines = [head, ["---"] * len(head)]
-    for case in fields["wall_s"]:
-        lines.append([case, *(f"{fields[field][case].get(backend, math.nan):.2f}" for field, backend in columns)])
-    known = [[of[backend] for of in fields[field].values() if backend in of] for field, backend in columns]
-    lines.append(["geometric mean", *(f"{statistics.geometric_mean(values or [math.nan]):.2f}" for values in known)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    Raises:
+        RuntimeError, TimeoutError: a program failed.
+    """
+    workers = [started(case, backend, cache) for backend in TURN]
+    try:
+        for worker in workers:
+            worker.wait(_PATIENCE)
+        return [measure(case, backend, worker) for backend, worker in zip(TURN, workers, strict=True)]
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 def main(_: Sequence[str]) -> None:
@@ -96,7 +85,9 @@ def main(_: Sequence[str]) -> None:
     for library in (STITCH_OP, GRAPH_HOOK):
         native = build_library(library, load_config().cache_dir).parent
     out = Path(_OUT.value) if _OUT.value else None
-    rows = [Row(**row) for row in json.loads(out.read_text())["rows"]] if out is not None and out.exists() else []
+    rows = [Row(**row) for row in read_rows(out)["rows"]] if out is not None and out.exists() else []
+    machine = {"commit": commit(), **describe_gpu(), **describe_cpu(), "async": _ASYNC.value,
+               "calls": 1 + _CALLS.value, "date": time.strftime("%Y-%m-%d")}  # fmt: skip
     for case in cases:
         if any(row.case == case for row in rows):
             continue
@@ -105,16 +96,17 @@ def main(_: Sequence[str]) -> None:
                 cache = Path(folder, "cache")
                 shutil.copytree(native, cache / "native")
                 try:
-                    rows += [measure(case, backend, cache) for backend in BACKENDS]
+                    rows += turn(case, cache)
                 except (RuntimeError, TimeoutError) as error:
                     print(f"{case}: {error}", flush=True)
                     break
         if not any(row.case == case for row in rows):
             continue
-        print(table([row for row in rows if row.case == case]).splitlines()[-2], flush=True)
+        print(lines([row for row in rows if row.case == case])[-2], flush=True)
         if out is not None:
-            out.write_text(json.dumps({"rows": [asdict(row) for row in rows]}, indent=0) + "\n")
-    print(table(rows))
+            write_rows(out, {"machine": machine, "rows": [asdict(row) for row in rows]})
+            page_of(out).write_text(page(rows, machine))
+    print("\n".join(lines(rows)))
 
 
 if __name__ == "__main__":

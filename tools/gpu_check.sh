@@ -23,7 +23,7 @@ scripts() {
     script="models/scripts/$name.py"
     python3 "$script" --out "$out/$name.as_is.json" > "$out/$name.as_is.txt" 2> "$out/$name.as_is.err" || status=1
     python3 -c "$without_xla" "$script" --out "$out/$name.plain.json" > "$out/$name.plain.txt" 2> "$out/$name.plain.err" || status=1
-    TF_STITCH=1 TF_STITCH_REPORT="$out/$name" python3 -m tf_stitch "$script" --out "$out/$name.stitched.json" \
+    TF_STITCH=1 TF_STITCH_ASYNC=0 TF_STITCH_REPORT="$out/$name" python3 -m tf_stitch "$script" --out "$out/$name.stitched.json" \
       > "$out/$name.stitched.txt" 2> "$out/$name.stitched.err" || status=1
     echo "== $name"; grep -h '^\[tf_stitch\]' "$out/$name.stitched.err"
     for kind in as_is plain stitched; do echo "$kind: $(grep -hE '_ms' "$out/$name.$kind.txt" | tr '\n' ' ')"; done

@@ -57,7 +57,8 @@ def begun(case: str, backend: str, folder: Path, calls: int) -> subprocess.Popen
     framework, _, limit = backend.partition("@")
     framework, _, budget = framework.partition(":")
     if framework == "stitch":
-        environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder), "TF_STITCH_MEMORY": budget or "auto"}
+        environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder), "TF_STITCH_MEMORY": budget or "auto",
+                        "TF_STITCH_ASYNC": "0"}  # else the most may be TensorFlow's, in first calls
     command = [sys.executable, *(["-m", "tf_stitch"] if framework == "stitch" else []), "-m", "tools.memory_peaks",
                f"--child={framework}", f"--cases={case}", f"--calls={calls}", f"--device_mib={limit or 0}"]
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE)

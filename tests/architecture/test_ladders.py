@@ -62,7 +62,7 @@ def test_every_statement_has_its_rules(kind: type) -> None:
     assert has(text_format._LINES, stmt, text_format._LINE)
     at_the_top = kind in (k.GridLoop, k.ThreadRange, k.GridBarrier, k.GroupBarrier, k.ClusterStarted, k.ClusterBarrier)
     assert at_the_top or has(interpreter._together, stmt, interpreter._per_thread)
-    assert kind is k.Prefetch or CudaKernel.rules.of(stmt)
+    assert kind in (k.Prefetch, k.TileProduct) or CudaKernel.rules.of(stmt)
     assert kind in GPU_ALONE or _Cpu.rules.of(stmt)
 
 

@@ -1,4 +1,4 @@
-"""First calls on a GPU run TensorFlow's graph where that is asked for, and kernels are built ahead for the device."""
+"""First calls on a GPU run TensorFlow's graph where it has room, and kernels are built ahead for the device."""
 
 from __future__ import annotations
 
@@ -61,10 +61,47 @@ np.testing.assert_allclose(stitched, plain, rtol=1e-2 if TF32 else 1e-4)
 @pytest.mark.parametrize("tf32", [False, True])
 def test_first_calls_are_tensorflows_and_the_kernels_are_those_built_ahead(tmp_path: Path, tf32: bool) -> None:
     report = run(TRAIN.replace("TF32", str(tf32)), tmp_path, TF_STITCH_CACHE=str(tmp_path / "cache"),
-                 TF_STITCH_ASYNC="graph")
+                 TF_STITCH_ASYNC="auto")
     assert not report["fallbacks"]
     assert report["regions"]
     for region in report["regions"]:
         runs = int(str(region["runs"])) + int(str(region["preferred_fallback_runs"]))
         assert 20 <= runs <= 28, "TensorFlow's graph ran the first two calls, ours those after the wait"
         assert (region["builds"], region["fallbacks"]) == (1, 0), "what was built ahead is what runs"
+
+
+LIMITED = """
+import json, sys
+import tensorflow as tf, tf_stitch
+[gpu, *_] = tf.config.list_physical_devices("GPU")
+tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=LIMIT)])
+counter = tf.Variable(0, dtype=tf.int64)
+
+@tf.function
+def loss(x):  # values of 16 MiB, of which seven are there at once
+    counter.assign_add(1)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x
+        for _ in range(5):
+            y = tf.cumsum(tf.sin(y))
+        total = tf.reduce_sum(y)
+    return total, tape.gradient(total, x)
+
+x = tf.ones([4 << 20])
+for _ in range(3):
+    loss(x)
+tf.test.experimental.sync_devices()
+assert int(counter) == 3
+print("most", tf.config.experimental.get_memory_info("GPU:0")["peak"])
+"""
+
+
+@pytest.mark.parametrize(("limit", "runs"), [(4096, 0), (224, 3)])
+def test_a_graph_without_room_waits_for_its_kernels(tmp_path: Path, limit: int, runs: int) -> None:
+    report = run(LIMITED.replace("LIMIT", str(limit)), tmp_path, TF_STITCH_CACHE=str(tmp_path / "cache"),
+                 TF_STITCH_ASYNC="auto")
+    assert not report["fallbacks"]
+    assert {int(str(region["runs"])) + int(str(region["preferred_fallback_runs"])) for region in report["regions"]} \
+        <= {runs}
+    assert bool(report["regions"]) is (runs > 0)

@@ -269,7 +269,7 @@ for size in (7, 4096, 4097, 5001):
 
 
 def run(source: str, tmp_path: Path, **variables: str) -> dict[str, list[dict[str, Any]]]:
-    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path)) | variables
+    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_ASYNC="0", TF_STITCH_REPORT=str(tmp_path)) | variables
     script = tmp_path / "script.py"
     script.write_text(source)
     result = subprocess.run([sys.executable, "-m", "tf_stitch", str(script)], env=environment, capture_output=True,

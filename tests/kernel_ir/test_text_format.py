@@ -126,6 +126,8 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
               "    c[0] = 1:float32"]),
     (BY_A_CLUSTER, ["matmul 1x8x16x8 bfloat16 by 2 blocks of 8 times 1x1 warps, tiles 16x64, 4 stages of 16 words:",
                     "  a = x by rows", "  b = y by columns, prefetched", "  c, 4 at a, b, c:", "    c[0] = 1:float32"]),
+    (k.TileProduct("r", 32, 16, 20, 40, "x", "", var(I) * 640, 40, 1, "", "p", constant(0), 32, var(I) + 1),
+     ["r[min(16, i + 1) x 20, rows of 32] = x[i*640 + row*40 + term*1] p[0 + term*32 + column], 40 terms"]),
     (k.MatmulPrefetch(BY_A_CLUSTER.shape, BY_A_CLUSTER.tiling, "y", "tiles"), ["prefetch stages of y"]),
     (k.ThreadRange(64, 32, 3, (k.Barrier(k.BlockBarrier(2, 32)),)),
      ["threads 64..95 of blocks 0..2:", "  barrier at 2 of 32"]),

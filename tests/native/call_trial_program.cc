@@ -1,5 +1,6 @@
-// Reads a device and words of an executable a line, and prints whether its calls can be made there: by a driver and a
-// library that only keep books. Attentions of one batch have no kernel.
+// Reads a device and words of an executable a line, and prints whether its calls can be made there, or behind "load"
+// whether all can be loaded that it runs: by a driver and a library that only keep books. Attentions of one batch have no
+// kernel.
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -54,16 +55,26 @@ std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec&) { return nul
 std::shared_ptr<const LibraryCall> MakeCall(const Float8GemmSpec&) { return nullptr; }
 std::shared_ptr<const LibraryCall> MakeCall(const AttentionSpec& spec) { return std::make_shared<Call>(spec); }
 
+// Says what is wrong with what it gets.
+std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters*, GraphPlaces*, Executable* executable) {
+  if (context != current || !aligned) return "in another context, or anywhere in memory";
+  return executable->steps.size() == 1 ? "" : "other steps";
+}
+
 }  // namespace tf_stitch
 
 int main() {
   for (std::string line; std::getline(std::cin, line); tf_stitch::loaded = true) {
-    std::istringstream numbers(line);
+    const bool ahead = line.rfind("load ", 0) == 0;
+    std::istringstream numbers(ahead ? line.substr(5) : line);
     int device = 0;
+    tf_stitch::Extents nothing;
+    nothing.on_gpu = true;
     numbers >> device;
     std::vector<std::int64_t> words;
     for (std::int64_t word; numbers >> word;) words.push_back(word);
-    const std::string error = tf_stitch::TryCalls(device, words);
+    const std::string error =
+        ahead ? tf_stitch::LoadAhead(device, words, nothing) : tf_stitch::TryCalls(device, words);
     std::printf("\"%s\", %d retained, %d made%s\n", error.c_str(), tf_stitch::retained, tf_stitch::made,
                 tf_stitch::current == nullptr ? "" : ", a context is left");
   }

@@ -30,8 +30,11 @@ def test_calls_are_made_in_the_context_of_a_device(tmp_path: Path) -> None:
     asked: list[tuple[int, Sequence[int]]] = [
         (0, takes), (0, takes), (0, takes), (1, takes), (0, refuses), (2, takes), (0, takes[:-1])]
     lines = "".join(" ".join(map(str, (device, *words))) + "\n" for device, words in asked)
+    lines += "".join("load " + " ".join(map(str, (device, *words))) + "\n" for device, words in asked[2:])
     said = subprocess.run([str(program)], input=lines, check=True, capture_output=True, text=True).stdout
     assert said.splitlines() == [
         '"no CUDA driver", 0 retained, 0 made', '"", 1 retained, 1 made', '"", 1 retained, 2 made',
         '"", 2 retained, 3 made', '"no kernel", 2 retained, 4 made',
-        '"cuDevicePrimaryCtxRetain failed", 3 retained, 4 made', '"ends before operand", 3 retained, 4 made']
+        '"cuDevicePrimaryCtxRetain failed", 3 retained, 4 made', '"ends before operand", 3 retained, 4 made',
+        '"", 3 retained, 4 made', '"", 3 retained, 4 made', '"", 3 retained, 4 made',
+        '"cuDevicePrimaryCtxRetain failed", 4 retained, 4 made', '"ends before operand", 4 retained, 4 made']

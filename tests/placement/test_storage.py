@@ -29,6 +29,7 @@ from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode, Stmt
 from tf_stitch.kernel_ir.walk import BufferAccess, accesses
+from tf_stitch.passes import matmuls_to_kernels
 from tf_stitch.placement import in_place, known_accesses
 from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.placement.executable import ALIGNMENT, DeviceLaunch, LibraryStep
@@ -37,6 +38,12 @@ from tf_stitch.placement.liveness import scratch_parts
 from tf_stitch.placement.storage import plan_buffers
 
 B, F32 = p.B, DType.F32
+
+
+@pytest.fixture(autouse=True)
+def by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are the subject here, of a CPU's matmuls, too."""
+    monkeypatch.setattr(matmuls_to_kernels, "FEW_ROWS", 1 << 40)
 
 
 def planned(case: object, device: DeviceSpec) -> BufferPlan:
@@ -230,9 +237,9 @@ def matmuls_and_ops_between(layers: int, width: int) -> TensorGraph:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place, "WORTH_REUSING", 1 << 40)
-    apart = compiled(matmuls_and_ops_between(4, 256), device)
-    monkeypatch.undo()
+    with monkeypatch.context() as without:
+        without.setattr(in_place, "WORTH_REUSING", 1 << 40)
+        apart = compiled(matmuls_and_ops_between(4, 256), device)
     together = compiled(matmuls_and_ops_between(4, 256), device)
     assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a matmul, two"
     assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, LibraryStep)} \

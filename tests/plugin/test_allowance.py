@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_stitch.plugin.allowance import LOAD_SECONDS, NODE_SECONDS, SHARE, START_SECONDS, Account, Allowance
+from tf_stitch.plugin.allowance import (
+    GPU_NODE_SECONDS,
+    LOAD_SECONDS,
+    NODE_SECONDS,
+    SHARE,
+    START_SECONDS,
+    Account,
+    Allowance,
+)
 
 Trace = list[tuple[int, float]]
 """Calls in order: which function, and the seconds that TensorFlow's graph takes."""
@@ -114,3 +122,11 @@ def test_after_an_estimate_that_was_too_low_all_is_earned_before_the_next_begins
     assert not allowance.covers(second)
     allowance.earn(second, took / SHARE)
     assert allowance.covers(second)
+
+
+def test_what_gpus_run_is_estimated_to_cost_less() -> None:
+    allowance = Allowance()
+    assert allowance.cost(Account(1000, on_gpus=True)) == LOAD_SECONDS + 1000 * GPU_NODE_SECONDS
+    assert allowance.cost(Account(1000)) == LOAD_SECONDS + 1000 * NODE_SECONDS
+    allowance.end(built := Account(500, on_gpus=True), allowance.begin(built), LOAD_SECONDS + 500 * GPU_NODE_SECONDS)
+    assert allowance.cost(Account(1000, on_gpus=True)) == 1000 * GPU_NODE_SECONDS

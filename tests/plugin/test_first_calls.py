@@ -20,7 +20,7 @@ from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.allowance import LOAD_SECONDS, NODE_SECONDS
 from tf_stitch.plugin.callers_executor import EXECUTOR
 from tf_stitch.plugin.first_calls import ORIGINAL_CALLS, FirstCalls, Seconds
-from tf_stitch.plugin.other_instance import instantiate
+from tf_stitch.plugin.other_instance import Arguments, instantiate
 
 
 class Clock:
@@ -47,7 +47,7 @@ def test_an_instance_is_made_and_nothing_runs() -> None:
     counter = tf.Variable(0)
     ctx, *call = call_of(counting(counter), tf.constant([1.0]))
     assert counter.numpy() == 1
-    instantiate(ctx, *call, ctx.function_call_options.as_attrs())
+    instantiate(ctx, *call, ctx.function_call_options.as_attrs() | {"executor_type": EXECUTOR})
     assert counter.numpy() == 1
 
 
@@ -97,7 +97,7 @@ class Calls:
 
 def test_calls_that_take_as_long_as_kernels_cost_begin_them_and_the_first_does_not_count() -> None:
     calls = Calls(seconds=0.7 * NODE_SECONDS)
-    nodes = calls.first._function(calls.ctx, calls.name).account.nodes
+    nodes = calls.first._function(calls.ctx, calls.name, *calls.arguments).account.nodes
     while not calls.work:
         calls()
     assert len(calls.executors) - 1 == math.ceil((LOAD_SECONDS / NODE_SECONDS + nodes) / 0.7)
@@ -313,3 +313,45 @@ def test_what_may_not_wait_asks_for_our_executor_at_once() -> None:
     calls()
     assert calls.executors == [EXECUTOR, "over"]
     assert not calls.work
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Context, "num_gpus", lambda self: 1)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("room", [True, False])
+def test_first_calls_on_gpus_are_tensorflows_where_its_graph_has_room(room: bool) -> None:
+    asked: list[bytes] = []
+    calls = Calls(has_room=lambda ctx, definition, name, inputs, outputs: asked.append(name) or room)
+    for _ in range(2):
+        calls()
+    assert asked == [calls.name], "once"
+    assert calls.executors == ([None] * 2 if room else [EXECUTOR, "over"])
+    assert calls.first.began(calls.name.decode()) is room
+
+
+def test_without_gpus_nobody_asks_for_room() -> None:
+    calls = Calls(has_room=lambda *_: pytest.fail("there is no GPU"))
+    calls()
+    assert calls.executors == [None]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_calls_earn_what_gpus_take_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They return before that: some are waited for, others count as the last of these."""
+    calls, device, earned = Calls(seconds=1.0), iter([0.0, 9.0] * 3), []
+    monkeypatch.setattr("tf_stitch.plugin.first_calls.wait_for_gpus",
+                        lambda: setattr(CLOCK, "now", CLOCK.now + next(device)))
+    for _ in range(4):
+        calls()
+        earned.append(calls.first._functions[calls.name].account.earned)
+    assert earned == [0.0, 10.0, 20.0, 30.0]
+    assert len(list(device)) == 2, "before and after calls 2 and 4"
+
+
+def test_values_that_were_freed_are_made_where_they_were() -> None:
+    value = tf.constant([1.0])
+    [made] = Arguments(*call_of(tf.function(lambda x: x + 1.0), value)[:2], [value], 1)._inputs
+    assert made[-1] == value.backing_device

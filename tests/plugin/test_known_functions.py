@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.plugin.known_functions import KnownFunctions
@@ -23,6 +24,18 @@ def test_later_processes_know_what_was_built(tmp_path: Path) -> None:
     assert known(config).recall("a") == 7
     assert known(config).recall("b") is None
     assert known(replace(config, planner="greedy")).recall("a") is None
+
+
+def test_kernels_of_one_kind_of_gpu_are_not_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on(*gpus: str) -> KnownFunctions:
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(gpus))
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"device_name": gpu})
+        return known(StitchConfig(cache_dir=tmp_path))
+
+    on("H200").add("a", 7)
+    assert on("H200").recall("a") == 7
+    assert on("H100").recall("a") is None
+    assert on().recall("a") is None
 
 
 def test_a_folder_that_is_only_read_is_read(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_profiles import device_spec
 from tools.calibrate import kernels
 from tools.calibrate.executor import Executor
-from tools.calibrate.measure import PLANS, common, marginal
+from tools.calibrate.measure import PLANS, common, marginal, multiply_add_rate
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -52,6 +52,10 @@ def test_matmuls_and_ops_of_this_machine(fork_server: ForkServer, tmp_path: Path
 @pytest.mark.parametrize(("short", "long", "us"), [(10.0, 30.0, 1.0), (11.0, 9.0, 0.03), (1.0, 30.0, 1.0)])
 def test_one_more_takes_something_on_a_busy_machine(short: float, long: float, us: float) -> None:
     assert marginal(short, long, 10, 30) == pytest.approx(us)
+
+
+def test_the_rate_of_a_matmul_in_tasks() -> None:
+    assert multiply_add_rate(lambda nodes: [2.0 for _ in nodes], (10, 20, 30)) == pytest.approx(3.0)
 
 
 def test_rates_are_positive_where_the_machine_was_busy_during_short_chains() -> None:

@@ -48,8 +48,9 @@ class DeviceProfile:
         shared_bytes: shared memory one block may use; 0 on a CPU.
         wave_us: GPU: blocks that take the place of others, all at once, beyond what their loads wait. 0 on a CPU.
         rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
-            float32" in loops that are not). Those of bfloat16 are of results that are halves, of either type, for
-            which less exact functions do on a GPU; what it lacks takes what float32 does.
+            float32" in loops that are not; "dot": multiplications with additions of a matmul in tasks). Those of
+            bfloat16 are of results that are halves, of either type, for which less exact functions do on a GPU; what it
+            lacks takes what float32 does.
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
         barrier: blocks -> microseconds in which all of them wait for each other. GPU only.
         matmuls: element type -> times of matmuls by the library, among others like them (float32: with TF32

@@ -213,10 +213,14 @@ class CFamily(ABC):
 
     def loop_end(self, stmt: k.For) -> str:
         """One behind the last iteration: one number, for loops that are left in two ways are not unrolled well."""
-        if stmt.limit is None:
-            return self.size(stmt.var.extent)
-        limit, extent = self.index(stmt.limit), self.size(stmt.var.extent)
-        return f"({limit} < {extent} ? {limit} : {extent})"
+        return self.below(stmt.var.extent, stmt.limit)
+
+    def below(self, extent: int, limit: Index | None) -> str:
+        """The smaller one of an extent and a limit, if there is one."""
+        if limit is None:
+            return self.size(extent)
+        end, most = self.index(limit), self.size(extent)
+        return f"({end} < {most} ? {end} : {most})"
 
     def index(self, index: Index) -> str:
         """An index as an expression of index_type."""

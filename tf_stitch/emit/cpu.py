@@ -25,6 +25,9 @@ from tf_stitch.kernel_ir.walk import arrays, evaluated, statements
 CACHE_LINE = 64
 """Bytes that a prefetch brings."""
 
+MULTIPLY = "tfs_multiply("
+"""Of cpu_matmul.h."""
+
 _CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
 
 
@@ -51,7 +54,10 @@ def render_cpu(program: k.Program) -> Rendered:
 
 def join_cpu(parts: Mapping[str, str]) -> str:
     """A file of rendered functions."""
-    return "\n".join(['#include "cpu_math.h"', *parts.values()])
+    headers = ['#include "cpu_math.h"']
+    if any(MULTIPLY in text for text in parts.values()):
+        headers.append('#include "cpu_matmul.h"')
+    return "\n".join([*headers, *parts.values()])
 
 
 @dataclass
@@ -230,6 +236,14 @@ class _Cpu(CFamily):
         dtype, target = self.dtype_of[stmt.buffer], f"{stmt.buffer}[{self.index(stmt.index)}]"
         element, value = self.from_storage(target, dtype), self.expr(stmt.value)
         yield f"{target} = {self.to_storage(combination(stmt, element, value), dtype)};"
+
+    @rules(k.TileProduct)
+    def _tile_product(self, stmt: k.TileProduct) -> Lines:
+        a, b = (f"{buffer or array} + {self.index(at)}" for buffer, array, at
+                in ((stmt.a, stmt.a_array, stmt.a_at), (stmt.b, stmt.b_array, stmt.b_at)))
+        rows, columns = self.below(stmt.rows, stmt.row_limit), self.below(stmt.columns, stmt.column_limit)
+        yield (f"{MULTIPLY}{a}, {stmt.a_row}, {stmt.a_term}, {b}, {stmt.b_term}, {stmt.terms}, "
+               f"{stmt.results}, {stmt.width}, {rows}, {columns});")
 
     @rules(k.Fail)
     def _fail(self, stmt: k.Fail) -> Lines:

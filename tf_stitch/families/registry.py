@@ -8,6 +8,7 @@ from tf_stitch.families.column import COLUMN
 from tf_stitch.families.elementwise import ELEMENTWISE
 from tf_stitch.families.family import KernelFamily
 from tf_stitch.families.matmul import MATMUL
+from tf_stitch.families.matmul_in_tasks import MATMUL_IN_TASKS
 from tf_stitch.families.mixed import MIXED
 from tf_stitch.families.register_windows import REGISTER_WINDOWS
 from tf_stitch.families.row import ROW
@@ -24,6 +25,7 @@ _OTHERS: tuple[KernelFamily, ...] = (
     ATTENTION,
     ATTENTION_GRADIENT,
     MATMUL,
+    MATMUL_IN_TASKS,
     SCAN,
     SCATTER,
     WINDOWS,  # as the next one before column, which asks of every element where it lies

@@ -23,6 +23,7 @@ from tf_stitch.jit.build_key import Key
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.fallback_memory import FallbackMemory
 from tf_stitch.jit.libraries import NoOptionalCalls, OptionalCalls
+from tf_stitch.jit.load_ahead import LoadAhead, load
 from tf_stitch.jit.memory_shortage import smaller_build
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
@@ -49,10 +50,15 @@ fifteen in a program of many regions whose first step had not ended after 50 s."
 
 
 class RegionRegistry:
-    """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
+    """Thread-safe. Regions of equal structure and shapes share one build (F13).
 
-    def __init__(self, config: StitchConfig, report: Report, dump: Dump,
-                 optional: OptionalCalls | None = None) -> None:
+    Args:
+        load_ahead: loads an executable on a GPU, as native.bindings.OpLibrary does.
+    """
+
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump, optional: OptionalCalls | None = None,
+                 load_ahead: LoadAhead = lambda *_: None) -> None:
+        self._load_ahead = load_ahead
         self._config, self._report, self._dump = config, report, dump
         self._fuel = PatternFuel(config.fuel)
         self._regions: dict[int, RegionGraph] = {}
@@ -271,7 +277,11 @@ class RegionRegistry:
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], traits: Traits) -> None:
         aligned, tf32 = traits
-        self._find(number, device, Key(aligned, shapes, tf32))
+        key = Key(aligned, shapes, tf32)
+        built, _ = self._find(number, device, key)
+        if aligned and device != CPU_ORDINAL:
+            self.memory.own((number, device, key))
+            load(PlacedRegion(number, self.region(number), device, aligned), shapes, built, self._load_ahead)
 
     def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
         """The executable, and whether it was there already."""

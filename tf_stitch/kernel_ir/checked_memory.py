@@ -80,6 +80,13 @@ class CheckedMemory:
                 raise VerifyError(f"blocks {block} and {self.block} both write {name}[{index}]")
         buffer[np.asarray(indices)] = stored
 
+    def elements(self, array: str, indices: Sequence[int]) -> NDArray[Any]:
+        return np.asarray([self._element(array, at, 0) for at in indices])
+
+    def set_elements(self, array: str, indices: Sequence[int], values: NDArray[Any]) -> None:
+        for at, value in zip(indices, values, strict=True):
+            self._set(array, at, value, 0)
+
     def _element(self, array: str, at: int, t: int) -> Any:
         self.received.read((array, at))
         if at not in self.arrays[t][array]:

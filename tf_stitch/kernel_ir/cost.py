@@ -36,6 +36,8 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
             total += stmt.var.extent * (_cycles(stmt.body) + strided) / lanes + 2
         elif isinstance(stmt, k.If):
             total += max(_cycles(stmt.body), _cycles(stmt.orelse)) + 1
+        elif isinstance(stmt, k.TileProduct):
+            total += stmt.multiply_adds / SIMD_LANES
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             total += stmt.width
         elif isinstance(stmt, k.Let | k.Update | k.Assign | k.ArgUpdate | k.SetElement | k.Store

@@ -51,6 +51,7 @@ from tf_stitch.kernel_ir.statements import (
     Send,
     ThreadRange,
 )
+from tf_stitch.kernel_ir.tile_product import TileProduct
 from tf_stitch.kernel_ir.value_statements import (
     Accumulate,
     Accumulator,

@@ -14,7 +14,7 @@ class Role(Enum):
     READS = "a buffer that it reads, from its field `index` on if it has that, or \"\""
     WRITES = "a buffer that it writes, likewise"
     HINTS = "a buffer that it reads nothing of, but may touch"
-    ARRAY = "an array that it reads or writes itself"
+    ARRAY = "an array that it reads or writes itself, or \"\""
     LET = "an immutable scalar that it declares"
     VAR = "an accumulator that it declares"
     SETS = "an accumulator that it changes"

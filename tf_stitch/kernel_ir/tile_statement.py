@@ -65,6 +65,12 @@ class TileBlock(Protocol):
     def load_all(self, name: str, indices: Sequence[int]) -> NDArray[Any]:
         """Elements of a buffer, in its compute type; bounds and races are checked."""
 
+    def elements(self, array: str, indices: Sequence[int]) -> NDArray[Any]:
+        """Elements of an array of the block's one thread, all of which were written."""
+
+    def set_elements(self, array: str, indices: Sequence[int], values: NDArray[Any]) -> None:
+        """Sets them."""
+
     def store_all(self, name: str, indices: Sequence[int], values: Sequence[Any] | NDArray[Any]) -> None:
         """Stores elements of a buffer, rounded to its type, checked likewise."""
 

@@ -151,7 +151,7 @@ class _Verifier:
         for role, writes in ((Role.READS, False), (Role.HINTS, False), (Role.WRITES, True)):
             for name in filter(None, held(stmt, role)):
                 self._buffer(name, writes)
-        for name in held(stmt, Role.ARRAY):
+        for name in filter(None, held(stmt, Role.ARRAY)):
             require(name in scope.arrays, f"array {name} is not declared here")
         for name in held(stmt, Role.SETS):
             self._mutable(name, scope)

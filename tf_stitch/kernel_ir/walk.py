@@ -94,7 +94,7 @@ def arrays(body: Sequence[k.Stmt], space: k.Space | None = None) -> Iterator[k.A
 def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
     """Names of the arrays that a statement reads or writes itself."""
     yield from (e.array for e in evaluated(stmt) if isinstance(e, k.Element))
-    yield from held(stmt, Role.ARRAY)
+    yield from filter(None, held(stmt, Role.ARRAY))
     if isinstance(stmt, k.Array) and stmt.init is not None:
         yield stmt.name
 

@@ -361,6 +361,18 @@ class OpLibrary:
         array = (ctypes.c_int64 * len(words))(*words)
         return str(self._library.tfs_try_calls(device, array, len(words)).decode(errors="replace"))
 
+    def load_ahead(self, device: int, words: Sequence[int], inputs: Sequence[int], variables: Sequence[int],
+                   outputs: Sequence[int]) -> str:
+        """Loads what an executable runs on a GPU, so that its first run need not; "" or why that cannot be done.
+
+        Args:
+            inputs, variables: bytes of each.
+            outputs: bytes of one element of each.
+        """
+        array, bytes_ = (ctypes.c_int64 * len(words))(*words), [*inputs, *variables, *outputs]
+        return str(self._library.tfs_load_ahead(device, array, len(words), (ctypes.c_int64 * len(bytes_))(*bytes_),
+                                                len(inputs), len(variables), len(outputs)).decode(errors="replace"))
+
     def load_nccl(self, files: Sequence[str]) -> str:
         """As load_cublas_lt, of NCCL."""
         return str(self._library.tfs_load_nccl("\n".join(files).encode()).decode(errors="replace"))

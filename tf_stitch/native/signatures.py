@@ -58,6 +58,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_serving_library": (c.c_char_p, []),
         "tfs_sources": (c.c_char_p, []),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
+        "tfs_load_ahead": (c.c_char_p, [c.c_int32, DIMS, c.c_int64, DIMS, c.c_int64, c.c_int64, c.c_int64]),
         "tfs_load_cudnn": (c.c_char_p, [c.c_char_p]),
         "tfs_cudnn_version": (c.c_int64, []),
         "tfs_try_calls": (c.c_char_p, [c.c_int32, DIMS, c.c_int64]),

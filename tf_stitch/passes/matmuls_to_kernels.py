@@ -1,4 +1,5 @@
-"""Gives matmuls to kernels of ours (families/matmul.py). Planning then puts what is around them into these kernels."""
+"""Gives matmuls to kernels of ours (families/matmul.py; on CPUs families/matmul_in_tasks.py). Planning then puts what
+is around them into these kernels."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ REPEATED_IN_KERNELS = True
 (see `_in_recurrent_layers`), for which a library's tiles are too large. False leaves them to the library."""
 REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
+FEW_ROWS = 8
+"""Up to here a CPU's library reads a matrix once, by all threads together (native/cpu/host_gemm.cc)."""
 SURELY, SURELY_REPEATED = 0.97, 0.85
 """Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
 was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102. The
@@ -49,6 +52,11 @@ class MatmulsToKernels:
     def where_faster(cls, context: PassContext) -> MatmulsToKernels:
         """Marks the matmuls that a kernel of ours computes faster than a library."""
         return cls(partial(matmuls_to_multiply, times=context.times))
+
+    @classmethod
+    def in_tasks(cls, context: PassContext) -> MatmulsToKernels:
+        """Marks the matmuls that tasks of a CPU compute faster than a library."""
+        return cls(partial(matmuls_for_tasks, times=context.times))
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return replace_chosen(graph, self.chosen(graph), in_kernel)
@@ -79,14 +87,25 @@ def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
            and leaves_idle(math.prod(node.type.dims[:-2]), *node.type.dims[-2:])]
     repeated = _in_recurrent_layers(few) if REPEATED_IN_KERNELS else set()
     few = [node for node in few if node in repeated or node.type.dims[-2] <= MOST_ROWS]
-    found = {node for node in few if _multiplies_faster(node, times)}
+    found = {node for node in few if _multiplies_faster(node, times, _surely(node))}
     return found and found - matmuls_of_attentions(graph, times)
+
+
+def matmuls_for_tasks(graph: TensorGraph, times: PatternTimes) -> set[Node]:
+    """Matmuls of more than a few rows that tasks of a CPU surely multiply in less time than a library."""
+    return {node for node in graph.nodes() if _is_large(node) and node.type.dims[-2] > FEW_ROWS
+            and _multiplies_faster(node, times, SURELY)}
 
 
 def _is_short(node: Node) -> bool:
     """Whether a kernel of ours could have a matmul, for its terms."""
+    return _is_large(node) and node.type.dims[-2] > 0 and terms_of(node) <= MOST_TERMS
+
+
+def _is_large(node: Node) -> bool:
+    """A matmul of known sizes that is not inlined."""
     return is_large_matmul(node) and node.type.is_static and all(o.type.is_static for o in node.operands) \
-        and node.type.dims[-2] > 0 and not changes(node) and terms_of(node) <= MOST_TERMS
+        and not changes(node)
 
 
 def _in_recurrent_layers(matmuls: Sequence[Node]) -> set[Node]:
@@ -100,7 +119,10 @@ def _in_recurrent_layers(matmuls: Sequence[Node]) -> set[Node]:
     return {node for group in groups.values() if len(group) >= REPEATED for node in group} | in_loops
 
 
-def _multiplies_faster(matmul: Node, times: PatternTimes) -> bool:
+def _surely(matmul: Node) -> float:
+    return SURELY if matmul.type.dims[-2] <= MOST_ROWS else SURELY_REPEATED
+
+
+def _multiplies_faster(matmul: Node, times: PatternTimes, surely: float) -> bool:
     called, ours = times.exact(alone(matmul)), times.exact(alone(in_kernel(matmul)))
-    surely = SURELY if matmul.type.dims[-2] <= MOST_ROWS else SURELY_REPEATED
     return called is not None and ours is not None and ours < surely * called

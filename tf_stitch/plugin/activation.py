@@ -81,6 +81,7 @@ def enable(config: StitchConfig | None = None) -> None:
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held,
                                    session.turns)
             session_runs.wait_for_kernels(session.first_calls)
+            session.load_first_calls()
         known_optionals.answer_at_once()  # behind what makes copies that hold variables
 
 

@@ -18,8 +18,11 @@ LOAD_SECONDS = 1.0
 """Estimate for loading what rewrites graphs, which the first function pays."""
 NODE_SECONDS = 0.005
 """Estimate for a node of a function, before this process has built one: rewriting, planning and compiling."""
+GPU_NODE_SECONDS = 0.001
+"""The same on GPUs: compilers run in threads of their own, on processors that such a program leaves idle, and do not
+count."""
 _TRUSTED_NODES = 500
-"""Nodes whose measured costs weigh as much as NODE_SECONDS."""
+"""Nodes whose measured costs weigh as much as these."""
 
 
 @dataclass(eq=False)
@@ -28,11 +31,13 @@ class Account:
 
     Attributes:
         nodes: of the function and all that it calls.
+        on_gpus: kernels are for GPUs, too, and calls return before these have done what they are for.
         calls: that were timed.
         earned: seconds that these took.
     """
 
     nodes: int
+    on_gpus: bool = False
     calls: int = 0
     earned: float = 0.0
 
@@ -62,10 +67,11 @@ class Allowance:
 
     def cost(self, account: Account) -> float:
         """Estimated seconds of processor time for a function's kernels."""
+        node_seconds = GPU_NODE_SECONDS if account.on_gpus else NODE_SECONDS
         if not self._built_nodes:
-            return LOAD_SECONDS + account.nodes * NODE_SECONDS
+            return LOAD_SECONDS + account.nodes * node_seconds
         building = max(self.spent - LOAD_SECONDS, 0.0)
-        return account.nodes * (NODE_SECONDS * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
+        return account.nodes * (node_seconds * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
 
     def covers(self, account: Account) -> bool:
         """Whether the kernels of a function may be begun."""

@@ -26,12 +26,14 @@ from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.allowance import Account, Allowance
 from tf_stitch.plugin.callers_executor import EXECUTOR, Call, call_with
 from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.gpu_calls import wait_for_gpus
 from tf_stitch.plugin.other_instance import Arguments
 from tf_stitch.plugin.waiting import may_wait
 
 ORIGINAL_CALLS = 3
 """Calls of a known function that run TensorFlow's graph, at least."""
 T = TypeVar("T")
+HasRoom = Callable[[Context, FunctionDefinition, bytes, Any, int], bool]
 _MOST_FUNCTIONS = 1000
 """That are kept before those that TensorFlow has removed are looked for."""
 
@@ -82,6 +84,7 @@ class Unbuilt:
         preparing: the other instance is being made, or is there.
         given_up: it stays TensorFlow's, or it is there no more.
         settled: nothing goes on any more: it is `built`, or `given_up`, or the program ends.
+        gpu_seconds: that a call took with all that GPUs do for it, when that was looked at last.
     """
 
     name: bytes
@@ -95,6 +98,23 @@ class Unbuilt:
     built: bool = False
     given_up: bool = False
     settled: threading.Event = field(default_factory=threading.Event)
+    gpu_seconds: float = 0.0
+
+    def timed(self, plain: Callable[[], T]) -> tuple[T, float]:
+        """What a call by TensorFlow's graph gives, and the seconds that it takes."""
+        looks = self.account.on_gpus and self.calls > 1 and is_power_of_two(self.calls)
+        if looks:
+            wait_for_gpus()
+        start = time.perf_counter()
+        result = plain()
+        if looks:
+            wait_for_gpus()
+            self.gpu_seconds = time.perf_counter() - start
+        return result, max(time.perf_counter() - start, self.gpu_seconds)
+
+
+def is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 class FirstCalls:
@@ -109,17 +129,19 @@ class FirstCalls:
         known: functions that processes have built.
         spent: what threads and compilers have taken that `build` runs.
         patience: seconds that calls of a known function wait for its kernels; 0 for as long as that takes.
-        on_gpus: functions wait on machines with GPUs, too.
+        has_room: whether GPUs have room for TensorFlow's graph of a function that is called for the first time.
+        sessions_on_gpus: runs of sessions wait on machines with GPUs, too.
         at_once: none waits; later processes still know which are built.
     """
 
     def __init__(self, submit: Callable[[Callable[[], None]], bool], load: Callable[[], bool],
                  build: Callable[[str], bool], failed: Callable[[str, Exception], None], known: Known,
-                 spent: Callable[[], Seconds], patience: float = 0, on_gpus: bool = False,
-                 at_once: bool = False) -> None:
+                 spent: Callable[[], Seconds], patience: float = 0, has_room: HasRoom = lambda *_: True,
+                 sessions_on_gpus: bool = False, at_once: bool = False) -> None:
         self._submit, self._load, self._build, self._failed, self._known = submit, load, build, failed, known
         self._spent, self._allowance = spent, Allowance()
-        self._patience, self._on_gpus, self._at_once = patience or None, on_gpus, at_once
+        self._patience, self._has_room, self._at_once = patience or None, has_room, at_once
+        self._sessions_on_gpus = sessions_on_gpus
         self._functions: dict[bytes, Unbuilt] = {}
         self._ready: set[bytes] = set()
         self._left: dict[str, bool] = {}  # graphs of first calls -> whether the clock decides
@@ -130,9 +152,9 @@ class FirstCalls:
         self._process, self._lock = os.getpid(), threading.Lock()
 
     @property
-    def waits_here(self) -> bool:
-        """Whether anything waits on this machine."""
-        return not self._at_once and (self._on_gpus or not tf.config.list_physical_devices("GPU"))
+    def sessions_wait(self) -> bool:
+        """Whether runs of sessions wait on this machine."""
+        return not self._at_once and (self._sessions_on_gpus or not tf.config.list_physical_devices("GPU"))
 
     def is_over(self, name: bytes) -> bool:
         """Whether calls of a function ask for our executor."""
@@ -168,7 +190,7 @@ class FirstCalls:
         """A call of a function whose first calls are not over, by `original`, which is Context.call_function."""
         if os.getpid() != self._process:
             self._forget_threads()
-        function = self._function(ctx, name)
+        function = self._function(ctx, name, inputs, outputs)
         if function is None:
             return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
 
@@ -193,15 +215,14 @@ class FirstCalls:
             function.change = self._known.recall(function.key)
             self._left[function.graph] = function.change is None
         begins = function.change is not None and calls >= function.change // 2 and not function.preparing
-        if begins or (calls > 1 and calls & (calls - 1) == 0):  # of some calls: it takes time
+        if begins or (calls > 1 and is_power_of_two(calls)):  # of some calls: it takes time
             function.arguments = arguments()
         if begins:
             self._begin(function)
         if function.change is not None and calls >= function.change and self._change_over(function):
             return stitched()
-        start = time.perf_counter()
-        result = plain()
-        if calls > 1 and self._took(function, time.perf_counter() - start):  # the first one makes the graph
+        result, seconds = function.timed(plain)
+        if calls > 1 and self._took(function, seconds):  # the first one makes the graph
             function.arguments = arguments()
             self._begin_most_valuable()
         return result
@@ -233,12 +254,12 @@ class FirstCalls:
                 if self._known.recall(key) is None:
                     self._known.add(key, call)
 
-    def _function(self, ctx: Context, name: bytes) -> Unbuilt | None:
+    def _function(self, ctx: Context, name: bytes, inputs: Any, outputs: int) -> Unbuilt | None:
         """None for one that is stitched at once."""
         function = self._functions.get(name)
         if function is not None:
             return function
-        definition = self._may_wait(ctx, name)
+        definition = self._may_wait(ctx, name, inputs, outputs)
         if definition is None:
             self._ready.add(name)
             return None
@@ -250,15 +271,19 @@ class FirstCalls:
         with self._lock:
             self._forget()
             nodes = sum(1 for _ in definition.nodes())
-            function = self._functions.setdefault(name, Unbuilt(name, name.decode(), key, Account(nodes)))
+            account = Account(nodes, on_gpus=bool(ctx.num_gpus()))
+            function = self._functions.setdefault(name, Unbuilt(name, name.decode(), key, account))
             self._left.setdefault(function.graph, True)
             return function
 
-    def _may_wait(self, ctx: Context, name: bytes) -> FunctionDefinition | None:
+    def _may_wait(self, ctx: Context, name: bytes, inputs: Any, outputs: int) -> FunctionDefinition | None:
         """What a function is if its first calls can run TensorFlow's graph."""
-        if not graph_hook.is_on_here() or (ctx.num_gpus() and not self._on_gpus):
+        if not graph_hook.is_on_here():
             return None
-        return may_wait(ctx, name)
+        found = may_wait(ctx, name)
+        if found is None or self._at_once or not ctx.num_gpus():
+            return found
+        return found if self._has_room(ctx, found, name, inputs, outputs) else None
 
     def _forget(self) -> None:
         if len(self._functions) + len(self._ready) < _MOST_FUNCTIONS:

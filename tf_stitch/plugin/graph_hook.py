@@ -30,6 +30,7 @@ from tf_stitch.plugin.own_devices import is_own_device
 
 Optimize = Callable[[GraphItem], GraphDef | None]
 OnError = Callable[[Exception], None]
+Look = Callable[[GraphItem], object]
 
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p,
@@ -59,13 +60,18 @@ def suspended() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def left_alone(function: str) -> Iterator[None]:
-    """The graph of a function that this thread makes inside is left as it is."""
-    before, _suspension.function = getattr(_suspension, "function", ""), function
+def left_alone(function: str, look: Look | None = None) -> Iterator[None]:
+    """The graph of a function that this thread makes inside is left as it is.
+
+    Args:
+        look: gets the graph once, before TensorFlow goes on.
+    """
+    before = getattr(_suspension, "function", ""), getattr(_suspension, "look", None)
+    _suspension.function, _suspension.look = function, look
     try:
         yield
     finally:
-        _suspension.function = before
+        _suspension.function, _suspension.look = before
 
 
 def switch(on: bool) -> None:
@@ -123,9 +129,13 @@ class _Hook:
         """The callback: what to do, beyond the call's number; `result` holds the new graph if it is _REWRITTEN."""
         try:  # from the first call on: what crosses into C++ is lost, Ctrl-C with it
             graph = graph_id.decode()
-            if not is_on_here() or graph == getattr(_suspension, "function", ""):
+            alone = graph == getattr(_suspension, "function", "")
+            if not is_on_here() or (alone and _suspension.look is None):
                 return call + _LEFT_ALONE
             with suspended(), interruptible():
+                if alone:
+                    self._show(ctypes.string_at(data, size), item, graph, frozenset(feeds.decode().split()))
+                    return call + _LEFT_ALONE
                 rewritten = self._rewrite(ctypes.string_at(data, size), item, graph,
                                           frozenset(feeds.decode().split()), device.decode())
         except KeyboardInterrupt:  # in the main thread, which runs this
@@ -141,6 +151,11 @@ class _Hook:
             return call + _LEFT_ALONE
         self._library.tfs_hook_result(result, rewritten, len(rewritten))
         return call + _REWRITTEN
+
+    def _show(self, serialized: bytes, handle: int, graph_id: str, feeds: frozenset[str]) -> None:
+        look, _suspension.look = _suspension.look, None
+        with self._api.open(handle) as view:
+            look(GraphItem(GraphDef.FromString(serialized), view.preserved(), graph_id, "GPU", False, view, feeds))
 
     def _rewrite(self, serialized: bytes, handle: int, graph_id: str, feeds: frozenset[str], registration: str
                  ) -> bytes | None:

@@ -56,7 +56,8 @@ class KnownFunctions:
 
     @cached_property
     def _machine(self) -> str:
-        return machine_key("cpu", 0)
+        gpus = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
+        return "_".join([machine_key("cpu", 0), *(str(gpu.get("device_name", "")) for gpu in gpus)])
 
     @cached_property
     def _compiler(self) -> str:

@@ -94,6 +94,10 @@ class LateSession:
             self.get()
         return found
 
+    def load_first_calls(self) -> None:
+        """Loads what first calls need, so that they need not wait for it: some 25 ms."""
+        self._waiting_calls()
+
     def _waiting_calls(self) -> FirstCalls | None:
         config = self._config
         if self._failed or config.async_builds == "1" or not calls_may_change(config, self._native):
@@ -110,6 +114,7 @@ class LateSession:
     def _new_first_calls(self) -> FirstCalls:
         from tf_stitch.plugin.background import Background
         from tf_stitch.plugin.first_calls import FirstCalls
+        from tf_stitch.plugin.gpu_calls import has_room
         from tf_stitch.plugin.known_functions import KnownFunctions
         from tf_stitch.runtime.kernel_cache import KernelCache
 
@@ -121,9 +126,10 @@ class LateSession:
             with interruptible():
                 return self.get() is not None and not background.stopping
 
+        asks = config.async_builds == "auto" and config.memory is None
         return FirstCalls(background.submit, load, self._build_ahead, self._stays, known, self._spent,
-                          config.first_step_seconds, on_gpus=config.async_builds == "graph",
-                          at_once=config.async_builds == "0")
+                          config.first_step_seconds, has_room if asks else lambda *_: config.memory is None,
+                          sessions_on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
 
     def _build_ahead(self, graph: str) -> bool:
         session = self.get()

@@ -25,7 +25,8 @@ class Arguments:
     def __init__(self, ctx: Context, name: bytes, inputs: Sequence[Any], outputs: int) -> None:
         self.name = name
         self._ctx, self._outputs, self._options = ctx, outputs, ctx.function_call_options  # of the thread that called
-        self._inputs = [(weakref.ref(value), value.dtype, getattr(value, "shape", None)) for value in inputs]
+        self._inputs = [(weakref.ref(value), value.dtype, getattr(value, "shape", None),
+                         getattr(value, "backing_device", "")) for value in inputs]
 
     def call(self) -> InstanceCall | None:
         """The call that makes the instance for our executor, with values that live as long as it does; None where a
@@ -51,7 +52,8 @@ class InstanceCall:
 
     def __call__(self) -> None:
         """As the function `instantiate`."""
-        instantiate(self.ctx, self.name, self.inputs, self.outputs, self.options.as_attrs())
+        attributes = self.options.as_attrs() | {"executor_type": EXECUTOR}
+        instantiate(self.ctx, self.name, self.inputs, self.outputs, attributes)
 
     @property
     def is_wanted(self) -> bool:
@@ -59,20 +61,21 @@ class InstanceCall:
         return bool(self.ctx.has_function(self.name))
 
 
-def _or_zeros(reference: weakref.ref[Any], dtype: Any, shape: Any) -> Any:
-    """A value, or if it was freed, another one of its type: an instance does not depend on values. None if there is no
-    other."""
+def _or_zeros(reference: weakref.ref[Any], dtype: Any, shape: Any, device: str) -> Any:
+    """A value, or if it was freed, another one of its type there: an instance does not depend on values. None if there
+    is no other."""
     value = reference()
     if value is not None or dtype in (tf.resource, tf.variant):
         return value
-    return tf.zeros(shape, dtype) if dtype != tf.string else tf.fill(shape, "")
+    with tf.device(device):
+        return tf.zeros(shape, dtype) if dtype != tf.string else tf.fill(shape, "")
 
 
 def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes: dict[str, Any]) -> None:
-    """Makes the instance of a function that our executor runs, and runs nothing of it.
+    """Makes the instance of a function that calls with these attributes run, and runs nothing of it.
 
     Args:
-        attributes: of calls by the thread that called the function.
+        attributes: of the thread that calls the function, and which executor runs it.
 
     Raises:
         RuntimeError: TensorFlow ran it all the same.
@@ -80,7 +83,7 @@ def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes
     """
     manager = cancellation.CancellationManager()
     manager.start_cancel()
-    attrs = tuple(chain(*(attributes | {"executor_type": EXECUTOR}).items()))
+    attrs = tuple(chain(*attributes.items()))
     try:
         execute.execute_with_cancellation(name.decode(), outputs, inputs, attrs, ctx, manager)
     except tf.errors.CancelledError:

@@ -57,6 +57,7 @@ from tf_stitch.plugin.changing_calls import calls_may_change, may_run_both
 from tf_stitch.plugin.failing_graph import failing_graph
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
 from tf_stitch.plugin.first_calls import FirstCalls
+from tf_stitch.plugin.gpu_calls import gpu_memory
 from tf_stitch.plugin.known_functions import KnownFunctions
 from tf_stitch.plugin.rewrite_timing import RewriteTiming
 from tf_stitch.plugin.run_counts import count, record_native
@@ -91,7 +92,8 @@ class Session:
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
         self._dump = Dump(config.dump_dir)
         self._libraries = Libraries(config.scope, native, self.report)
-        self.registry = RegionRegistry(config, self.report, self._dump, self._libraries)
+        self.registry = RegionRegistry(config, self.report, self._dump, self._libraries,
+                                       *() if native is None else (native.load_ahead,))
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, surroundings,
                                                 self._gave_way)
         self._controls = Controls(config)
@@ -194,6 +196,8 @@ class Session:
         """Builds the regions of a graph whose sizes are known. Whether that is all."""
         entries = self.report.regions_of(self._numbers_of.get(graph, ()))
         places = {entry.id: _ordinal(entry.device) for entry in entries}
+        for ordinal, memory in enumerate(gpu_memory(context.context())):
+            self.registry.memory.saw(ordinal, memory)
         tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
         complete = self.registry.build_ahead(places, tf32)
         self._numbers_of.pop(graph, None)

@@ -62,7 +62,7 @@ class SessionCalls:
         runs = known.get(key)
         if runs is None:
             ops = _ops(targets, fetches, feeds)
-            runs = known[key] = _Runs(not (graph_hook.is_on_here() and self._first.waits_here and _may_wait(ops)))
+            runs = known[key] = _Runs(not (graph_hook.is_on_here() and self._first.sessions_wait and _may_wait(ops)))
             if not runs.at_once:  # it makes the graph, and says nothing of later ones
                 return _left_alone(plain)
         elif not runs.at_once and runs.unbuilt is None:

@@ -140,8 +140,8 @@ def _version(cc: str) -> str:
 @lru_cache(maxsize=1)
 def _headers() -> str:
     package = resources.files("tf_stitch")
-    headers = (package / "emit" / "cpu_math.h", package / "emit" / "random_bits.h",
-               package / "emit" / "float8.h",
+    headers = (package / "emit" / "cpu_math.h", package / "emit" / "cpu_matmul.h",
+               package / "emit" / "random_bits.h", package / "emit" / "float8.h",
                package / "native" / "cpu" / "stitch_abi.h")
     return "".join(header.read_text() for header in headers)
 

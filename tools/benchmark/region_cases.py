@@ -6,6 +6,7 @@ that is called with the same arguments and variables and does nothing: what all 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +24,14 @@ class Workload:
 
     Attributes:
         make: builds the model: its variables, and its forward function.
-        shape: of the input; the target of a train step has the shape of the output, which is the same.
+        shape: of the input.
+        result: shape of the output, and of the target of a train step; None: that of the input.
     """
 
     make: Callable[[], tuple[list[Any], Forward]]
     shape: tuple[int, ...]
     modes: tuple[str, ...] = ("infer", "train")
+    result: tuple[int, ...] | None = None
 
 
 def encoder(layers: int, width: int, heads: int) -> Callable[[], tuple[list[Any], Forward]]:
@@ -74,11 +77,11 @@ class EncoderLayer:
         return tf.reshape(flat, [batch, length, width])
 
 
-def mlp(layers: int, width: int) -> Callable[[], tuple[list[Any], Forward]]:
-    """Dense layers with relu between them."""
+def mlp(*widths: int) -> Callable[[], tuple[list[Any], Forward]]:
+    """Dense layers from each width to the next, with relu between them."""
 
     def make() -> tuple[list[Any], Forward]:
-        stack = [dense(width, width) for _ in range(layers)]
+        stack = [dense(*pair) for pair in itertools.pairwise(widths)]
 
         def forward(x: Any) -> Any:
             for weights in stack[:-1]:
@@ -108,7 +111,9 @@ WORKLOADS = {
     "encoder_12x768_batch1_length128": Workload(encoder(12, 768, 12), (1, 128, 768)),
     "encoder_12x768_batch32_length128": Workload(encoder(12, 768, 12), (32, 128, 768)),
     "encoder_6x512_batch8_length64": Workload(encoder(6, 512, 8), (8, 64, 512)),
-    "mlp_4x256_batch256": Workload(mlp(4, 256), (256, 256), ("train",)),
+    "mlp_4x256_batch256": Workload(mlp(*[256] * 5), (256, 256), ("train",)),
+    "encoder_4x256_batch16_length64": Workload(encoder(4, 256, 4), (16, 64, 256)),
+    "table_3x256_batch256": Workload(mlp(40, 256, 256, 256, 2), (256, 40), result=(256, 2)),
     "tiny": Workload(encoder(2, 32, 2), (2, 8, 32)),
 }
 
@@ -118,7 +123,8 @@ def make_step(workload: str, mode: str, backend: str) -> Callable[[], Any]:
     case = WORKLOADS[workload]
     variables, forward = case.make()
     random = np.random.default_rng(SEED)
-    x, target = (tf.constant(random.standard_normal(case.shape), tf.float32) for _ in range(2))
+    shapes = case.shape, case.result or case.shape
+    x, target = (tf.constant(random.standard_normal(shape), tf.float32) for shape in shapes)
     jit = True if backend == "xla" else None
     arguments = (x,) if mode == "infer" else (x, target)
     step = tf.function(forward if mode == "infer" else adam_step(variables, forward), jit_compile=jit)

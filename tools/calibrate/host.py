@@ -15,19 +15,30 @@ import numpy as np
 from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.runtime.device_query import cache_bytes, cpu_count
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import random_array, time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tools.benchmark.machine import describe_cpu
 from tools.calibrate.kernels import empty, program_of, stream
-from tools.calibrate.measure import PLANS, all_cores, common, loop_us, reduction_rates, scalar_rates
+from tools.calibrate.measure import (
+    PLANS,
+    all_cores,
+    common,
+    loop_us,
+    multiply_add_rate,
+    reduction_rates,
+    scalar_rates,
+)
 
 ROUNDS = 4
 CALLS = 2000
 COLD_CALLS = 101
 SWEEP = 2
 """Times the last cache: what leaves nothing else in it."""
+MATMUL = (64, 256, 256)
+"""Rows, terms, columns: its operands stay in the second cache."""
 STREAM = 1 << 26
 """Bytes that each core streams to see what cores share."""
 
@@ -50,6 +61,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     values["all_cores"] = all_cores(_stream, device.processors)
     values["rates"]["scalar float32"] = scalar_rates(plan, timer)
     values["rates"]["float32"] |= reduction_rates(timer, plan.elements)
+    values["rates"]["float32"][OpKind.DOT.value] = multiply_add_rate(timer, MATMUL)
     values["loop_us"] = loop_us(timer, plan.elements)
     values["cache_bytes"] = cache_bytes()
     values["shared_bytes"] = 0

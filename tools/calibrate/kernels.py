@@ -100,6 +100,11 @@ def odd_stream(elements: int) -> Node:
     return B.add(B.input("x", F32, (elements,)), B.constant(1, F32))
 
 
+def matmul(rows: int, terms: int, columns: int) -> Node:
+    """As tasks of a CPU multiply."""
+    return B.dot(B.input("x", F32, (rows, terms)), B.input("y", F32, (terms, columns)))
+
+
 def phases(rows: int, columns: int, count: int) -> Node:
     """Sums of rows, each of which waits for the one before."""
     x = B.input("x", F32, (rows, columns))

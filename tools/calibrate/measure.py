@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -122,6 +123,12 @@ def reduction_rates(timer: Timer, elements: int) -> dict[str, float]:
         short, long = timer([c.reduced_rows(1, n, kind) for n in (elements, 2 * elements)])
         found[kind.value] = 1e-3 * elements / max(long - short, 1e-6)
     return found
+
+
+def multiply_add_rate(timer: Timer, sizes: tuple[int, int, int]) -> float:
+    """10^9 multiplications with additions a second of a matmul in tasks."""
+    [us] = timer([c.matmul(*sizes)])
+    return 1e-3 * math.prod(sizes) / us
 
 
 def loop_us(timer: Timer, elements: int) -> float:

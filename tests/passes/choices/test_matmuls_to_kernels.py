@@ -17,11 +17,13 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.passes.lower_gemv_to_reduction import MOST_ROWS
 from tf_stitch.passes.matmuls_to_kernels import (
+    FEW_ROWS,
     MOST_TERMS,
     REPEATED,
     SURELY,
     SURELY_REPEATED,
     in_a_loop,
+    matmuls_for_tasks,
     matmuls_to_multiply,
 )
 from tf_stitch.planning.matmul_sizes import SMALL_MATMUL
@@ -82,3 +84,16 @@ def test_a_library_multiplies_many_rows_in_a_recurrent_layer() -> None:
 def test_an_iteration_of_a_loop_is_repeated() -> None:
     step = in_a_loop(region("g", [B.exp(B.dot(B.input("h:0", F32, (40, 64)), B.input("w:0", F32, (64, 64))))]))
     assert len(matmuls_to_multiply(step, TimesOfKernels(kernel_us=FAST))) == 1
+
+
+def test_tasks_of_a_cpu_multiply_what_they_are_surely_faster_with() -> None:
+    def chosen(node: Node, kernel_us: float | None) -> bool:
+        return matmuls_for_tasks(region("g", [node]), TimesOfKernels(kernel_us=kernel_us)) == {node}
+
+    large = matmul(2048, 1024, 96)
+    assert chosen(large, SURELY - 0.01)
+    assert not chosen(large, SURELY + 0.01)
+    assert not chosen(large, NO_KERNEL)
+    assert not chosen(matmul(FEW_ROWS, 64, 96), FAST), "a library reads the matrix once"
+    assert not chosen(matmul(size("n", 16), 64, 96), FAST)
+    assert not chosen(matmul(64, SMALL_MATMUL, 96), FAST), "planning can inline it"

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "cuda/cuda_driver.h"
-#include "op/executable.h"
+#include "cuda/cuda_graph.h"
 #include "op/library_call.h"
 
 namespace tf_stitch {
@@ -45,6 +45,18 @@ std::string TryCalls(int device, const std::vector<std::int64_t>& words) {
     if (call != nullptr && error.empty()) error = call->call->Prepare(context, site, &call->on_device);
   }
   return error;
+}
+
+std::string LoadAhead(int device, const std::vector<std::int64_t>& words, const Extents& extents) {
+  GraphCounters counters;
+  GraphPlaces places;
+  Executable executable;
+  CUcontext context = nullptr;
+  std::string error = Decode(words, extents, &executable);
+  if (error.empty()) error = FindContext(device, &context);
+  if (!error.empty()) return error;
+  const ScopedContext current(context);
+  return PrepareGpu(context, /*aligned=*/true, &counters, &places, &executable);
 }
 
 }  // namespace tf_stitch

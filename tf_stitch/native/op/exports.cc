@@ -198,6 +198,22 @@ TFS_EXPORT const char* tfs_try_calls(std::int32_t device, const std::int64_t* wo
   return error.c_str();
 }
 
+// Returns "" or why what an executable runs on a GPU could not be loaded; valid until the thread's next call. `bytes`: of
+// each input, then of each variable, then of one element of each output.
+TFS_EXPORT const char* tfs_load_ahead(std::int32_t device, const std::int64_t* words, std::int64_t n,
+                                      const std::int64_t* bytes, std::int64_t inputs, std::int64_t variables,
+                                      std::int64_t outputs) {
+  thread_local std::string error;
+  const std::int64_t *const end = bytes + inputs, *const last = end + variables;
+  tf_stitch::Extents extents;
+  extents.on_gpu = true;
+  extents.inputs.assign(bytes, end);
+  extents.variables.assign(end, last);
+  extents.output_items.assign(last, last + outputs);
+  error = tf_stitch::LoadAhead(device, {words, words + n}, extents);
+  return error.c_str();
+}
+
 TFS_EXPORT void tfs_set_graphs(int limit, int programmatic) { tf_stitch::SetGraphs(limit, programmatic != 0); }
 
 // `counts`: those of GraphCounters, in its order; `error` is of the last failure.

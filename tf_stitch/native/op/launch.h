@@ -1,5 +1,7 @@
 // Runs the steps of an executable on buffers that are already there.
 #pragma once
+#include <chrono>
+
 #include "absl/container/inlined_vector.h"
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
@@ -27,12 +29,13 @@ class Launcher {
                    const std::vector<LateInput>& late, std::vector<CUevent>* ready) const {
     const std::vector<Step>& steps = executable.steps;
     const bool trial = placement_.on_gpu && executable.graph->CountRun();
+    const Clock::time_point trials_until = trial ? Clock::now() + kTrials : Clock::time_point::min();
     const auto labels = Profiled() ? std::atomic_load(&executable.labels) : nullptr;
     const bool labelled = labels != nullptr && !labels->empty();
     if (placement_.on_gpu && as_graph && !labelled && executable.graph->Wanted(steps)) {
       const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
         const Placement elsewhere{true, stream};
-        return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step, false).message());
+        return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step, Clock::time_point::min()).message());
       };
       if (executable.graph->Launch(context, executable, buffers_, placement_.stream, early, late, record)) {
         *ready = executable.graph->ready();
@@ -41,8 +44,8 @@ class Launcher {
     }
     const std::string awaited = AwaitOnStream(placement_.stream, late);
     if (!awaited.empty()) return absl::InternalError(absl::StrCat("tf_stitch: ", awaited));
-    if (labelled) return RunLabelled(steps, *labels, trial);
-    for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trial));
+    if (labelled) return RunLabelled(steps, *labels, trials_until);
+    for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trials_until));
     return absl::OkStatus();
   }
 
@@ -52,21 +55,26 @@ class Launcher {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr auto kTrials = std::chrono::milliseconds(20);  // of a run, for calls to try proposals in
+
   Launcher(const Placement& gpu, const Buffers& buffers, std::size_t workspace)
       : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
 
-  absl::Status RunLabelled(const std::vector<Step>& steps, const std::vector<std::string>& labels, bool trial) const {
+  absl::Status RunLabelled(const std::vector<Step>& steps, const std::vector<std::string>& labels,
+                           Clock::time_point trials_until) const {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const ScopedLabel label(labels[i]);
-      TF_RETURN_IF_ERROR(RunOne(steps[i], trial));
+      TF_RETURN_IF_ERROR(RunOne(steps[i], trials_until));
     }
     return absl::OkStatus();
   }
 
-  absl::Status RunOne(const Step& step, bool trial) const {
-    return std::visit([this, trial](const auto& one) {
+  absl::Status RunOne(const Step& step, Clock::time_point trials_until) const {
+    return std::visit([this, trials_until](const auto& one) {
       if constexpr (std::is_same_v<std::decay_t<decltype(one)>, LibraryStep>) {
-        return RunStep(one, trial);
+        return RunStep(one, trials_until);
       } else {
         return RunStep(one);
       }
@@ -111,8 +119,10 @@ class Launcher {
                                                             addresses.data(), nullptr));
   }
 
-  absl::Status RunStep(const LibraryStep& step, bool trial) const {
+  // Calls may try their library's proposals until then: those that have not done so try them in the next run.
+  absl::Status RunStep(const LibraryStep& step, Clock::time_point trials_until) const {
     const Arguments arguments = Collect(step.args);
+    const bool trial = trials_until != Clock::time_point::min() && Clock::now() < trials_until;
     const std::string error =
         placement_.on_gpu
             ? step.on_device->Run(placement_.stream, arguments.data(), buffers_.workspace + workspace_, trial)

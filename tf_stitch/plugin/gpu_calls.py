@@ -1,0 +1,86 @@
+"""What first calls need to know of GPUs: whether TensorFlow's graph has room there, and when a call is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.eager.context import Context
+
+from tf_stitch.graph.graph_item import GraphItem
+from tf_stitch.messages import say
+from tf_stitch.native.bindings import DeviceMemory
+from tf_stitch.plugin import graph_hook
+from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.graph_memory import live_bytes
+from tf_stitch.plugin.other_instance import instantiate
+
+_TIMES = 2
+"""How many times the bytes that a graph takes have to be free: other orders of its nodes take more than the one that
+the estimate is of, and libraries take scratch memory."""
+
+
+def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: Sequence[Any], outputs: int) -> bool:
+    """Whether each GPU has room for all of what TensorFlow's graph of a function takes. False where nobody can tell.
+
+    TensorFlow's instance of the function is made, which its first call runs.
+    """
+    if any(map(_is_of_any_size, definition.nodes())):
+        return False
+    needed: list[int | None] = []
+
+    def look(item: GraphItem) -> None:
+        needed.append(None)  # if that fails
+        needed[0] = live_bytes(item.graph_def, item.output_types, _sizes(item, inputs))
+
+    options = ctx.function_call_options
+    try:
+        with graph_hook.left_alone(name.decode(), look):
+            instantiate(ctx, name, inputs, outputs, options.as_attrs())
+        least = min((memory.free for memory in gpu_memory(ctx)), default=0)
+    except tf.errors.OpError:  # the call meets it, too
+        return False
+    except Exception as error:  # in a TensorFlow that is not as those we know
+        say(f"a first call waits for its kernels, since it is unknown what GPUs have room for: {error}")
+        return False
+    return all(of is not None and _TIMES * of <= least for of in needed)
+
+
+def gpu_memory(ctx: Context) -> list[DeviceMemory]:
+    """Bytes of each GPU, as TensorFlow's allocator counts them."""
+    found, devices = [], pywrap_tfe.TFE_ContextListDevices(ctx._context_handle)
+    try:
+        for i in range(pywrap_tfe.TF_DeviceListCount(devices)):
+            if pywrap_tfe.TF_DeviceListType(devices, i) == "GPU":
+                in_use = ctx.get_memory_info(pywrap_tfe.TF_DeviceListName(devices, i))["current"]
+                found.append(DeviceMemory(in_use, pywrap_tf_session.TF_DeviceListMemoryBytes(devices, i)))
+    finally:
+        pywrap_tfe.TF_DeleteDeviceList(devices)
+    return found
+
+
+def wait_for_gpus() -> None:
+    """Returns when they have done all that was asked of them."""
+    tf.test.experimental.sync_devices()
+
+
+def _is_of_any_size(node: NodeDef) -> bool:
+    """Whether it gives tensors whose sizes the graph does not know, as batches of a data set."""
+    shapes = node.attr["output_shapes"].list.shape if node.op.startswith("Iterator") else ()
+    return any(shape.unknown_rank or any(dim.size < 0 for dim in shape.dim) for shape in shapes)
+
+
+def _sizes(item: GraphItem, inputs: Sequence[Any]) -> dict[int, int]:
+    """Dimensions that the graph does not know, by their negative numbers, as the arguments have them."""
+    found: dict[int, int] = {}
+    for node in item.graph_def.node:
+        if node.op == "_Arg" and node.attr["index"].i < len(inputs):
+            [(_, dims)], shape = item.output_types(node.name), inputs[node.attr["index"].i].shape
+            if dims is not None and shape.rank == len(dims):
+                found |= {dim: size for dim, size in zip(dims, shape, strict=True) if dim < 0}
+    return found
+
