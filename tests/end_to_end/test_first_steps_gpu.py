@@ -97,7 +97,7 @@ print("most", tf.config.experimental.get_memory_info("GPU:0")["peak"])
 """
 
 
-@pytest.mark.parametrize(("limit", "runs"), [(4096, 0), (224, 3)])
+@pytest.mark.parametrize(("limit", "runs"), [(8192, 0), (224, 3)])
 def test_a_graph_without_room_waits_for_its_kernels(tmp_path: Path, limit: int, runs: int) -> None:
     report = run(LIMITED.replace("LIMIT", str(limit)), tmp_path, TF_STITCH_CACHE=str(tmp_path / "cache"),
                  TF_STITCH_ASYNC="auto")

@@ -18,6 +18,8 @@ from tf_stitch.plugin.function_definition import FunctionDefinition
 
 NEEDED = 3 * 4 * 1024 + 4
 """Bytes that `graph` takes for 1024 numbers: the first result, two values of the chain, and a constant."""
+LARGE = 1 << 40
+"""Bytes of a GPU."""
 rewritten: list[str] = []
 
 
@@ -50,7 +52,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def has_room(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], *arguments: Any, free: int | None) -> bool:
     """Of a call that is not made. `free`: None is what devices say."""
     if free is not None:
-        memory = [DeviceMemory(0, 1 << 40), DeviceMemory(1000, 1000 + free)]
+        memory = [DeviceMemory(0, LARGE), DeviceMemory(LARGE - free, LARGE)]
         monkeypatch.setattr(gpu_calls, "gpu_memory", lambda ctx: memory)
     found: list[bool] = []
 
@@ -72,6 +74,14 @@ def test_what_is_alive_may_take_half_of_what_is_free(monkeypatch: pytest.MonkeyP
     function = tf.function(graph, input_signature=[tf.TensorSpec(shape, tf.float32)])
     assert has_room(monkeypatch, function, tf.ones([1024]), free=free) is expected
     assert not rewritten
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(64 * NEEDED, True), (64 * NEEDED - 1, False)])
+def test_what_is_alive_may_take_a_sixty_fourth_of_a_gpu(monkeypatch: pytest.MonkeyPatch, limit: int, expected: bool
+                                                        ) -> None:
+    """Whatever is free: a program's most is TensorFlow's then, where that is more than kernels take."""
+    monkeypatch.setattr(gpu_calls, "gpu_memory", lambda ctx: [DeviceMemory(0, limit), DeviceMemory(0, LARGE)])
+    assert has_room(monkeypatch, tf.function(graph), tf.ones([1024]), free=None) is expected
 
 
 def test_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:

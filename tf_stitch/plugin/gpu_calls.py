@@ -22,10 +22,13 @@ from tf_stitch.plugin.other_instance import instantiate
 _TIMES = 2
 """How many times the bytes that a graph takes have to be free: other orders of its nodes take more than the one that
 the estimate is of, and libraries take scratch memory."""
+_PART = 64
+"""What part of a GPU's memory a graph may take: it takes more than its kernels will, and a program's most counts."""
 
 
 def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: Sequence[Any], outputs: int) -> bool:
-    """Whether each GPU has room for all of what TensorFlow's graph of a function takes. False where nobody can tell.
+    """Whether TensorFlow's graph of a function takes little memory, and each GPU has room for it. False where nobody
+    can tell.
 
     TensorFlow's instance of the function is made, which its first call runs.
     """
@@ -41,13 +44,18 @@ def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: 
     try:
         with graph_hook.left_alone(name.decode(), look):
             instantiate(ctx, name, inputs, outputs, options.as_attrs())
-        least = min((memory.free for memory in gpu_memory(ctx)), default=0)
+        room = min(map(_room, gpu_memory(ctx)), default=0)
     except tf.errors.OpError:  # the call meets it, too
         return False
     except Exception as error:  # in a TensorFlow that is not as those we know
         say(f"a first call waits for its kernels, since it is unknown what GPUs have room for: {error}")
         return False
-    return all(of is not None and _TIMES * of <= least for of in needed)
+    return all(of is not None and of <= room for of in needed)
+
+
+def _room(memory: DeviceMemory) -> int:
+    """Bytes that a graph may take."""
+    return min(memory.free // _TIMES, memory.limit // _PART)
 
 
 def gpu_memory(ctx: Context) -> list[DeviceMemory]:
