@@ -71,7 +71,7 @@ MUTANTS = (
            "self._native.try_calls(0, words_of(call))",
            ("tests/jit/test_libraries.py",)),
     Mutant("a call is tried in no context", "tf_stitch/native/cuda/call_trial.cc",
-           "  const ScopedContext current(context);\n",
-           "",
+           "  const ScopedContext current(context);\n  const CallSite site",
+           "  const CallSite site",
            ("tests/native/test_call_trial.py",)),
 )
