@@ -42,7 +42,8 @@ def plan_passes(compiler: PatternCompiler, options: CompileOptions, footprint: i
         DecideStorage(packed=device.queued),
     )
     return (
-        *([PrivateValues(compiler.exact)] if device.simt and reuses and whole else []),  # changes what kernels are made
+        *([PrivateValues(compiler.exact, compiler.profile.sizes.cycles_per_byte)]
+          if device.simt and reuses and whole else []),  # changes what kernels are made
         *make,
         *([RowUpdates(compiler.exact, device, footprint, make)] if device.simt and one_size and whole else []),
         *_within_budget(compiler, options, make),

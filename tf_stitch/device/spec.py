@@ -20,10 +20,6 @@ EARLY_START_ARCHITECTURE = 90
 """Compute capability from which CUDA graphs have programmatic edges (griddepcontrol, PTX ISA)."""
 BLOCK_BARRIERS = 16
 """On every such device (PTX ISA, bar.sync)."""
-LIBRARY_ADDEND = 3.0
-"""How much longer a GPU's library is taken to need for what it reads when a matmul is done than a kernel does. Set by
-hand: with biases and addends in its calls an encoder of 12 layers of 768, 4096 rows, took 145 us more on an H200 (3 %)
-than with none, where kernels' times had promised a gain."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,6 @@ class DeviceSpec:
         warpgroup_matmuls: four warps together multiply half types from shared memory (wgmma).
         float8_matmuls: a library multiplies float8 on tensor cores.
         convolution_epilogues: a library has convolutions that compute what follows them.
-        library_addend: time that a library call needs to read an addend, relative to a kernel's.
         fused_attention: a library has fused kernels of attentions and their gradients, whose times are known.
     """
 
@@ -80,7 +75,6 @@ class DeviceSpec:
     early_starts: bool = False
     async_copies: bool = False
     tensor_cores: bool = False
-    library_addend: float = 1.0
     fused_attention: bool = False
     float8_matmuls: bool = False
     warpgroup_matmuls: bool = False
@@ -96,7 +90,7 @@ def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
                       largest_cluster=LARGEST_CLUSTER if int(architecture) >= CLUSTER_ARCHITECTURE else 1,
                       block_barriers=BLOCK_BARRIERS,
                       early_starts=int(architecture) >= EARLY_START_ARCHITECTURE, async_copies=newer,
-                      tensor_cores=newer, library_addend=LIBRARY_ADDEND,
+                      tensor_cores=newer,
                       float8_matmuls=int(architecture) >= FLOAT8_ARCHITECTURE,
                       warpgroup_matmuls=architecture == WARPGROUP_ARCHITECTURE)
 

@@ -28,10 +28,6 @@ REPEATED_IN_KERNELS = True
 (see `_in_recurrent_layers`), for which a library's tiles are too large. False leaves them to the library."""
 REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
-SURELY, SURELY_REPEATED = 0.97, 0.85
-"""Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
-was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102. The
-second is for those of a recurrent layer that have more than MOST_ROWS, of which none was timed by itself."""
 
 
 @dataclass(frozen=True)
@@ -102,5 +98,6 @@ def _in_recurrent_layers(matmuls: Sequence[Node]) -> set[Node]:
 
 def _multiplies_faster(matmul: Node, times: PatternTimes) -> bool:
     called, ours = times.exact(alone(matmul)), times.exact(alone(in_kernel(matmul)))
-    surely = SURELY if matmul.type.dims[-2] <= MOST_ROWS else SURELY_REPEATED
-    return called is not None and ours is not None and ours < surely * called
+    choices = times.profile.choices
+    part = choices.few_rows_part if matmul.type.dims[-2] <= MOST_ROWS else choices.repeated_part
+    return called is not None and ours is not None and ours < part * called

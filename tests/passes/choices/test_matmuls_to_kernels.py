@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential.runner import region
 from tests.support.matmul_times import FAST, NO_KERNEL, MatmulTimes, matmul
+from tf_stitch.device.spec import H200
 from tf_stitch.families.matmul_tiles import MOST_RESULTS
 from tf_stitch.families.matmul_tiles import MOST_ROWS as MOST_TILED_ROWS
 from tf_stitch.ir.builder import Builder
@@ -19,8 +20,6 @@ from tf_stitch.passes.lower_gemv_to_reduction import MOST_ROWS
 from tf_stitch.passes.matmuls_to_kernels import (
     MOST_TERMS,
     REPEATED,
-    SURELY,
-    SURELY_REPEATED,
     in_a_loop,
     matmuls_to_multiply,
 )
@@ -28,6 +27,7 @@ from tf_stitch.planning.matmul_sizes import SMALL_MATMUL
 from tf_stitch.planning.pattern import Pattern
 
 B, F32 = Builder(), DType.F32
+CHOICES = H200.profile.choices
 
 
 @dataclass
@@ -47,8 +47,8 @@ def multiplied(node: Node, kernel_us: float | None) -> bool:
 
 
 def test_a_kernel_multiplies_few_rows_where_that_is_surely_faster() -> None:
-    assert multiplied(matmul(16, 64, 96), SURELY - 0.01)
-    assert not multiplied(matmul(16, 64, 96), SURELY + 0.01)
+    assert multiplied(matmul(16, 64, 96), CHOICES.few_rows_part - 0.01)
+    assert not multiplied(matmul(16, 64, 96), CHOICES.few_rows_part + 0.01)
     assert not multiplied(matmul(16, 64, 96), NO_KERNEL)
 
 
@@ -71,8 +71,8 @@ def repeated(rows: int, steps: int, kernel_us: float | None = FAST) -> int:
 def test_a_kernel_multiplies_more_rows_in_the_steps_of_a_recurrent_layer(rows: int) -> None:
     assert repeated(rows, REPEATED) == REPEATED
     assert repeated(rows, REPEATED - 1) == 0
-    assert repeated(rows, REPEATED, SURELY_REPEATED - 0.01) == REPEATED
-    assert repeated(rows, REPEATED, SURELY_REPEATED + 0.01) == 0
+    assert repeated(rows, REPEATED, CHOICES.repeated_part - 0.01) == REPEATED
+    assert repeated(rows, REPEATED, CHOICES.repeated_part + 0.01) == 0
 
 
 def test_a_library_multiplies_many_rows_in_a_recurrent_layer() -> None:
