@@ -17,9 +17,6 @@ from tf_stitch.schedule.vector_width import vector_width
 
 NAME = "column_reduction"
 
-CPU_SUMS = 256
-"""Sums of a CPU task that the compiler keeps in the registers of AVX-512. Tuning found it: with twice as many a column
-sum of 4000x4096 took 1.9 times as long."""
 LEAST_CPU_TILE = 64
 GPU_ACROSS = 32
 GPU_THREADS = 256
@@ -68,7 +65,7 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
             times = MORE_THREADS // mapping.threads if early else 1
             together = loads_together(pattern, elements, mapping.vector, times)
     else:
-        tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
+        tile = max(device.profile.sizes.cpu_sums // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, columns=True, warp=device.warp)
     return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
