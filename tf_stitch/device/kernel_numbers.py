@@ -10,7 +10,7 @@ from tf_stitch.device.numbers import number
 
 @dataclass(frozen=True)
 class KernelNumbers:
-    """Of all kernels. Those of a CPU are named so; all others but `overlap` are a GPU's.
+    """Numbers of all kernels. Those of a CPU are named so; all others but `overlap` are a GPU's.
 
     Attributes:
         overlap: part of the shorter times (memory, arithmetic, waiting) that hides behind the longest.
@@ -53,7 +53,7 @@ class KernelNumbers:
 
 @dataclass(frozen=True)
 class MatmulNumbers:
-    """Of kernels that multiply matrices by tensor cores.
+    """Numbers of kernels that multiply matrices by tensor cores.
 
     Attributes:
         tensor_rate: multiplications with additions by mma.sync in TF32, of a processor.

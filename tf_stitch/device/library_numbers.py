@@ -21,7 +21,7 @@ class LibraryNumbers:
         attention_gradient_term_us: of each of the terms.
         float8_us: of a matmul of float8, beside its part of the time of bfloat16.
         float8_part: that part.
-        depthwise_us: of the least depthwise convolution; and its multiplications, in float32 and in halves.
+        depthwise_us: of the least depthwise convolution; and its multiplications, in float32 and in half precision.
         depthwise_input_grad, depthwise_filter_grad: those of gradients of images and of filters.
         depthwise_strided_grad: those of images between whose windows elements are left out.
     """

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from tf_stitch.device.follows import Calibrated
 from tf_stitch.errors import ProfileError
 
-if TYPE_CHECKING:
-    from tf_stitch.device.profile import DeviceProfile
-
-Follows: TypeAlias = Callable[["DeviceProfile"], float | None]
+Follows: TypeAlias = Callable[[Calibrated], float | None]
 """Of a profile a quantity; None: it does not say."""
 Group = TypeVar("Group")
 
@@ -33,6 +31,13 @@ class MeasuredNumber(NamedTuple):
     measured: str
 
 
+class Numbered(Calibrated, Protocol):
+    """A profile with numbers of its own."""
+
+    @property
+    def numbers(self) -> tuple[tuple[str, MeasuredNumber], ...]: ...
+
+
 def number(unit: str, follows: Follows | None = None) -> Any:
     """A field of a group. Its type says whether it is a whole number.
 
@@ -42,7 +47,7 @@ def number(unit: str, follows: Follows | None = None) -> Any:
     return field(metadata={"unit": unit, "follows": follows})
 
 
-def group_of(kind: type[Group], name: str, profile: DeviceProfile, shipped: Callable[[], DeviceProfile]) -> Group:
+def group_of(kind: type[Group], name: str, profile: Numbered, shipped: Callable[[], Numbered]) -> Group:
     """The numbers of a group for a profile's device; 0 for those that mean nothing on its kind of device.
 
     Args:
@@ -59,7 +64,7 @@ def group_of(kind: type[Group], name: str, profile: DeviceProfile, shipped: Call
     return kind(**values)
 
 
-def _following(name: str, follows: Follows | None, profile: DeviceProfile, shipped: DeviceProfile) -> float:
+def _following(name: str, follows: Follows | None, profile: Numbered, shipped: Numbered) -> float:
     """A number that a profile lacks. Where one of both does not say what it follows, it is the same."""
     there = dict(shipped.numbers).get(name)
     if there is None:

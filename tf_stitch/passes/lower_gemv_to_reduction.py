@@ -145,7 +145,7 @@ class TimesWithSums:
 
     @property
     def profile(self) -> DeviceProfile:
-        """Of the device."""
+        """The profile of the device."""
         return self.times.profile
 
     def estimate(self, pattern: Pattern) -> float | None:

@@ -27,7 +27,7 @@ class PatternTimes(Protocol):
 
     @property
     def profile(self) -> DeviceProfile:
-        """Of the device that these times are for."""
+        """The profile of the device that these times are for."""
 
     def estimate(self, pattern: Pattern) -> float | None:
         """From bytes and operations alone; None if no kernel family proposes anything. Cheap."""

@@ -9,17 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
+
+from tf_stitch.config import load_config
 
 START_SECONDS = 0.25
 """Processor time that may be spent before any call has been timed, and by which estimates may be too low."""
 SHARE = 1.0
 """The share of the time of calls that may be spent."""
-LOAD_SECONDS = 1.0
-"""Estimate for loading what rewrites graphs, which the first function pays."""
-NODE_SECONDS = 0.005
-"""Estimate for a node of a function, before this process has built one: rewriting, planning and compiling."""
 _TRUSTED_NODES = 500
-"""Nodes whose measured costs weigh as much as NODE_SECONDS."""
+"""Nodes whose measured costs weigh as much as the profile's `node_seconds`."""
+
+
+@cache
+def host_seconds() -> tuple[float, float]:
+    """Estimates by the profile of this machine's CPU: for loading what rewrites graphs, and for each node."""
+    from tf_stitch.runtime.device_profiles import host_profile  # not before a function asks
+
+    host = host_profile(load_config().cache_dir).host
+    return host.load_seconds, host.node_seconds
 
 
 @dataclass(eq=False)
@@ -62,10 +70,11 @@ class Allowance:
 
     def cost(self, account: Account) -> float:
         """Estimated seconds of processor time for a function's kernels."""
+        load, node = host_seconds()
         if not self._built_nodes:
-            return LOAD_SECONDS + account.nodes * NODE_SECONDS
-        building = max(self.spent - LOAD_SECONDS, 0.0)
-        return account.nodes * (NODE_SECONDS * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
+            return load + account.nodes * node
+        building = max(self.spent - load, 0.0)
+        return account.nodes * (node * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
 
     def covers(self, account: Account) -> bool:
         """Whether the kernels of a function may be begun."""

@@ -76,11 +76,16 @@ def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
     return gpu_spec(own or H200.profile, compute_capability(ordinal))
 
 
+def host_profile(cache_dir: Path) -> DeviceProfile:
+    """The profile of this machine's CPU: the shipped one where the user's own is damaged."""
+    return _profile(cache_dir, None, CPU)
+
+
 @lru_cache(maxsize=16)
 def profiles(cache_dir: Path) -> Mapping[str, DeviceProfile]:
     """The profiles of this machine's "CPU" and "GPU", for what is decided before a device is asked: a shipped one where
     there is no such GPU, or where the user's own profile is damaged (whoever builds kernels says so)."""
-    return {"CPU": _profile(cache_dir, None, CPU), "GPU": _profile(cache_dir, 0, H200)}
+    return {"CPU": host_profile(cache_dir), "GPU": _profile(cache_dir, 0, H200)}
 
 
 def _profile(cache_dir: Path, ordinal: int | None, shipped: DeviceSpec) -> DeviceProfile:

@@ -7,7 +7,7 @@ import sys
 
 from tf_stitch.plugin import allowance
 
-allowance.LOAD_SECONDS = allowance.NODE_SECONDS = 0.0
+allowance.host_seconds = lambda: (0.0, 0.0)
 allowance.SHARE = 1e9
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
