@@ -9,9 +9,13 @@ import platform
 from functools import lru_cache
 from pathlib import Path
 
+from tf_stitch.device.default_profile import DriverFacts
 from tf_stitch.errors import BuildError
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{MAJOR,MINOR}
+_PROCESSORS, _CLOCK_KHZ, _MEMORY_KHZ, _BUS_BITS, _CACHE_BYTES, _SHARED_BYTES = 16, 13, 36, 37, 38, 97
+"""CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, _CLOCK_RATE, _MEMORY_CLOCK_RATE, _GLOBAL_MEMORY_BUS_WIDTH, _L2_CACHE_SIZE,
+_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN."""
 
 
 def cpu_count() -> int:
@@ -68,6 +72,24 @@ def gpu_name(ordinal: int) -> str:
     if driver.cuDeviceGetName(text, len(text), device):
         raise BuildError(f"cannot ask CUDA device {ordinal} for its name")
     return text.value.decode()
+
+
+@lru_cache(maxsize=16)
+def driver_facts(ordinal: int) -> DriverFacts:
+    """What the driver says of a CUDA device.
+
+    Raises:
+        BuildError: no CUDA driver, or no such device.
+    """
+    driver, device = _cuda_device(ordinal)
+    value = ctypes.c_int()
+    said: list[int] = []
+    for attribute in (_PROCESSORS, _CLOCK_KHZ, _MEMORY_KHZ, _BUS_BITS, _CACHE_BYTES, _SHARED_BYTES):
+        failed = driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+        said.append(0 if failed else value.value)
+    processors, clock, memory_clock, bus, cache, shared = said
+    gbps = 2 * memory_clock * bus / 8 / 1e6  # two bits of each line in a cycle
+    return DriverFacts(processors, clock / 1e3, gbps, cache, shared)
 
 
 @lru_cache(maxsize=64)
