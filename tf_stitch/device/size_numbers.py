@@ -10,10 +10,12 @@ from tf_stitch.device.numbers import number
 
 @dataclass(frozen=True)
 class SizeNumbers:
-    """All but `cpu_sums` are a GPU's.
+    """All but `order_bytes` and `cpu_sums` are a GPU's.
 
     Attributes:
         cycles_per_byte: operations, by the op table's costs, that are worth a byte not moved twice.
+        order_bytes: that another order of kernels has to save. On a GPU kernels of one level that take or free as much
+            wait for each other.
         packed_elements: of a kernel that fills the device alone, and shares no launch.
         dear_cycles: of a value of a row from which a block shares it. Below, threads wait for memory longer than they
             compute it again.
@@ -26,6 +28,7 @@ class SizeNumbers:
     """
 
     cycles_per_byte: int = number("cycles / byte", by.additions_a_byte)
+    order_bytes: int = number("bytes", by.launch_bytes)
     packed_elements: int = number("elements", by.launch_bytes)
     dear_cycles: int = number("cycles")
     busy_blocks: int = number("blocks")
