@@ -127,9 +127,18 @@ def cpu_name() -> str:
 
 def cache_bytes() -> int:
     """Bytes of the largest cache of the first core; 1 MiB where the kernel does not say."""
+    return max(_cache_sizes(), default=1 << 20)
+
+
+def first_cache_bytes() -> int:
+    """Bytes of the smallest one; 32 KiB where the kernel does not say."""
+    return min(_cache_sizes(), default=1 << 15)
+
+
+def _cache_sizes() -> list[int]:
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()
         if text[:-1].isdigit() and text[-1] in "KM":
             sizes.append(int(text[:-1]) << (10 if text[-1] == "K" else 20))
-    return max(sizes, default=1 << 20)
+    return sizes

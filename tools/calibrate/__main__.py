@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import app, flags
 
@@ -70,7 +71,9 @@ def calibrate() -> None:
     if "kernels" in _PARTS.value:
         side = gpu if _TARGET.value == "cuda" else host
         device, values, where = side.calibrate(cache)
+        numbers = kept_numbers(whole, where)
         whole |= document(device, values, where | made)
+        whole["numbers"] = numbers | whole["numbers"]
     if "executor" in _PARTS.value:
         from tools.calibrate.executor import Executor  # it imports TensorFlow
 
@@ -88,6 +91,16 @@ def calibrate() -> None:
         for line in check_errors(device, profile, cache) if part == "kernels" else executor.check_errors(profile):
             print(line)
     print(f"{path}, in {time.perf_counter() - start:.0f} s")
+
+
+def kept_numbers(before: dict[str, Any], where: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that a profile has so far and that stay: those of the same hardware. Others follow from what is measured.
+
+    Args:
+        where: what is measured now.
+    """
+    same = all(before["made"].get(part) == where.get(part) for part in ("gpu", "cpu"))
+    return dict(before["numbers"]) if same else {}
 
 
 if __name__ == "__main__":

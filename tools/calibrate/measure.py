@@ -143,7 +143,7 @@ def all_cores(run: Callable[[], float], cores: int) -> float:
 def document(device: DeviceSpec, values: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     """The JSON of a profile, numbers rounded to four digits."""
     values = {"handover_us": 0.0, "all_cores": 1.0, "latency": [], "reduction": [], "loop_us": 0.0, "wave_us": 0.0,
-              "barrier": [], **values}
+              "barrier": [], "numbers": {}, **values}
     return {"version": VERSION, "name": device.name, "target": device.target, "processors": device.processors,
             **{name: rounded(value) for name, value in values.items()}, "made": made}  # fmt: skip
 
