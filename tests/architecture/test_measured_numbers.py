@@ -16,9 +16,6 @@ LISTED = {
     "families.row.on_chip_rows": ("THREADS", "REGISTERS", "RESIDENT", "BLOCKS"),
     "schedule.few_blocks": ("MOST_TOGETHER", "LEAST_STEPS"),
     "compiler.early_weights": ("OTHERS",),  # registers, by compilers
-    # Asked while a kernel is lowered, which is told of no device.
-    "families.column.propose": ("ROWS_BEFORE_STORES",),
-    "lowering.early_loads": ("SMALL_BYTES",),
     "kernel_ir.cost": ("INLINE_CYCLES",),  # in sources of kernels, which run on machines that are not known
     # Policies and tolerances in microseconds or bytes: how much is noise, or may be spent.
     "compiler.cooperative_fusion": ("GRAPH_LAUNCHES",),

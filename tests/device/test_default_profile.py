@@ -35,6 +35,8 @@ def test_half_the_bandwidth_of_memory() -> None:
     assert interpolate(slow.bandwidth, small) == interpolate(H200.profile.bandwidth, small)
     assert slow.sizes.cycles_per_byte == 2 * H200.profile.sizes.cycles_per_byte
     assert slow.sizes.packed_elements == H200.profile.sizes.packed_elements // 2
+    assert slow.sizes.early_bytes == H200.profile.sizes.early_bytes // 2
+    assert slow.sizes.order_bytes == H200.profile.sizes.order_bytes // 2
     element_us = H200.profile.library_calls.attention_gradient_element_us
     assert slow.library_calls.attention_gradient_element_us == pytest.approx(2 * element_us)
     assert slow.matmul_kernels == H200.profile.matmul_kernels

@@ -59,6 +59,11 @@ def trip_us(profile: Calibrated) -> float:
     return profile.latency[-1][1]
 
 
+def trip_bytes(profile: Calibrated) -> float:
+    """What memory moves while a load from it waits."""
+    return memory_gbps(profile) * trip_us(profile)
+
+
 def launch_bytes(profile: Calibrated) -> float:
     """What memory moves during a launch."""
     return memory_gbps(profile) * profile.launch_us

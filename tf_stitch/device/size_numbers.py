@@ -16,6 +16,8 @@ class SizeNumbers:
         cycles_per_byte: operations, by the op table's costs, that are worth a byte not moved twice.
         order_bytes: that another order of kernels has to save. On a GPU kernels of one level that take or free as much
             wait for each other.
+        early_bytes: of a kernel that asks for all it reads at once: memory moves them while a load waits.
+        rows_before_stores: whose loads a thread of a kernel of columns makes before it stores what becomes of them.
         packed_elements: of a kernel that fills the device alone, and shares no launch.
         dear_cycles: of a value of a row from which a block shares it. Below, threads wait for memory longer than they
             compute it again.
@@ -29,6 +31,8 @@ class SizeNumbers:
 
     cycles_per_byte: int = number("cycles / byte", by.additions_a_byte)
     order_bytes: int = number("bytes", by.launch_bytes)
+    early_bytes: int = number("bytes", by.trip_bytes)
+    rows_before_stores: int = number("rows")
     packed_elements: int = number("elements", by.launch_bytes)
     dear_cycles: int = number("cycles")
     busy_blocks: int = number("blocks")
