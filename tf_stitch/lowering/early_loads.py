@@ -26,8 +26,8 @@ MOST_PINNED = 128
 
 
 def early_loads(program: k.Program, early_bytes: int) -> k.Program:
-    """The program with its loads made earlier, if it moves fewer bytes than these and is a GPU's. Only inputs move: what
-    a kernel writes and reads again (scratch) stays where it is."""
+    """The program with its loads made earlier, if it moves fewer bytes than these and is a GPU's. Only inputs move:
+    what a kernel writes and reads again (scratch) stays where it is."""
     if program.threads == 1 or not surely_less(buffer_bytes(program), early_bytes):
         return program
     return replace(program, body=tuple(_held(_Moves(program).body(program.body))))
