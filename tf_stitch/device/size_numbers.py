@@ -18,6 +18,8 @@ class SizeNumbers:
             wait for each other.
         early_bytes: of a kernel that asks for all it reads at once: memory moves them while a load waits.
         rows_before_stores: whose loads a thread of a kernel of columns makes before it stores what becomes of them.
+        branch_bytes: of variables and values that a branch may make for nothing, where both sides are computed.
+        branch_multiplications: of matmuls for nothing.
         packed_elements: of a kernel that fills the device alone, and shares no launch.
         dear_cycles: of a value of a row from which a block shares it. Below, threads wait for memory longer than they
             compute it again.
@@ -33,6 +35,8 @@ class SizeNumbers:
     order_bytes: int = number("bytes", by.launch_bytes)
     early_bytes: int = number("bytes", by.trip_bytes)
     rows_before_stores: int = number("rows")
+    branch_bytes: int = number("bytes", by.memory_gbps)
+    branch_multiplications: int = number("multiplications", by.additions)
     packed_elements: int = number("elements", by.launch_bytes)
     dear_cycles: int = number("cycles")
     busy_blocks: int = number("blocks")

@@ -110,7 +110,7 @@ MUTANTS = (
            "if given:",
            ("tests/graph/passes/test_values_of_optionals.py",)),
     Mutant("matmuls of any size run for nothing", "tf_stitch/graph/branches/both_sides.py",
-           "        if multiplied > MOST_MULTIPLICATIONS:\n",
+           "        if multiplied > self._most.multiplications:\n",
            "        if False:\n",
            ("tests/graph/branches/test_both_sides.py::test_the_reason_is_told",)),
     Mutant("a variable that is overwritten unread is no argument", "tf_stitch/graph/clustering/region_graph.py",
