@@ -21,7 +21,6 @@ LISTED = {
     "compiler.cooperative_fusion": ("GRAPH_LAUNCHES",),
     "compiler.pattern_compiler": ("MOST_COPIES",),
     "compiler.program_times": ("LARGEST",),
-    "passes.update_in_place": ("WORTH_BYTES",),
     "placement.arena": ("PARTS",),
     "planning.measured_cost": ("MARGIN", "LEAST_US"),
     "planning.memory_greedy": ("LEAST_US",),

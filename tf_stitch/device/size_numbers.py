@@ -10,7 +10,7 @@ from tf_stitch.device.numbers import number
 
 @dataclass(frozen=True)
 class SizeNumbers:
-    """All but `order_bytes` and `cpu_sums` are a GPU's.
+    """All but `order_bytes`, `in_place_bytes` and `cpu_sums` are a GPU's.
 
     Attributes:
         cycles_per_byte: operations, by the op table's costs, that are worth a byte not moved twice.
@@ -20,6 +20,8 @@ class SizeNumbers:
         rows_before_stores: whose loads a thread of a kernel of columns makes before it stores what becomes of them.
         branch_bytes: of variables and values that a branch may make for nothing, where both sides are computed.
         branch_multiplications: of matmuls for nothing.
+        in_place_bytes: of a value that a loop carries, of which rows are written in place: a smaller one may be copied
+            sooner than scatters are launched.
         packed_elements: of a kernel that fills the device alone, and shares no launch.
         dear_cycles: of a value of a row from which a block shares it. Below, threads wait for memory longer than they
             compute it again.
@@ -37,6 +39,7 @@ class SizeNumbers:
     rows_before_stores: int = number("rows")
     branch_bytes: int = number("bytes", by.memory_gbps)
     branch_multiplications: int = number("multiplications", by.additions)
+    in_place_bytes: int = number("bytes", by.launch_bytes)
     packed_elements: int = number("elements", by.launch_bytes)
     dear_cycles: int = number("cycles")
     busy_blocks: int = number("blocks")

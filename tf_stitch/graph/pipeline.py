@@ -105,7 +105,7 @@ def passes_from_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Passes that do, and all after them."""
     return (
         FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
-        LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still
+        LoopsAsOps(options.loops_as_ops, options.controls, options.clusters.profiles),  # what is a loop still
         SumsInStreams(options.controls, options.has_nccl, options.are_peers),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),
