@@ -131,7 +131,7 @@ def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 64, "SHARING_BYTES": 4096,
                         "REGISTER_ELEMENTS": 16}.items():
         limit(monkeypatch, name, value)
-    set_numbers(monkeypatch, H200, "sizes", turn_elements=16, turn_threads=64, turn_blocks=2)
+    set_numbers(monkeypatch, IN_TURN, "sizes", turn_elements=16, turn_threads=64, turn_blocks=2)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -21,9 +21,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_profiles import device_spec
 from tools.calibrate import host, kernels
-from tools.calibrate.__main__ import kept_numbers
 from tools.calibrate.executor import Executor
-from tools.calibrate.measure import PLANS, common, marginal
+from tools.calibrate.measure import PLANS, common, kept_numbers, marginal
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import app, flags
 
@@ -28,7 +27,7 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 from tools.benchmark.machine import describe_cpu, describe_gpu
 from tools.calibrate import gpu, host
 from tools.calibrate.check import check_errors
-from tools.calibrate.measure import document
+from tools.calibrate.measure import document, kept_numbers
 from tools.calibrate.table import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,16 +90,6 @@ def calibrate() -> None:
         for line in check_errors(device, profile, cache) if part == "kernels" else executor.check_errors(profile):
             print(line)
     print(f"{path}, in {time.perf_counter() - start:.0f} s")
-
-
-def kept_numbers(before: dict[str, Any], where: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers that a profile has so far and that stay: those of the same hardware. Others follow from what is measured.
-
-    Args:
-        where: what is measured now.
-    """
-    same = all(before["made"].get(part) == where.get(part) for part in ("gpu", "cpu"))
-    return dict(before["numbers"]) if same else {}
 
 
 if __name__ == "__main__":

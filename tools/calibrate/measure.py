@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -146,6 +146,16 @@ def document(device: DeviceSpec, values: dict[str, Any], made: dict[str, Any]) -
               "barrier": [], "numbers": {}, **values}
     return {"version": VERSION, "name": device.name, "target": device.target, "processors": device.processors,
             **{name: rounded(value) for name, value in values.items()}, "made": made}  # fmt: skip
+
+
+def kept_numbers(before: dict[str, Any], where: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that a profile has so far and that stay: those of the same hardware. Others follow from what is measured.
+
+    Args:
+        where: what is measured now.
+    """
+    same = all(before["made"].get(part) == where.get(part) for part in ("gpu", "cpu"))
+    return dict(before["numbers"]) if same else {}
 
 
 def rounded(value: Any) -> Any:

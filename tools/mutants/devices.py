@@ -45,7 +45,7 @@ MUTANTS = (
            "if name == H200.profile.made[\"gpu\"]:",
            "if name:",
            (DEVICES,)),
-    Mutant("numbers of other hardware stay in a profile", "tools/calibrate/__main__.py",
+    Mutant("numbers of other hardware stay in a profile", "tools/calibrate/measure.py",
            "return dict(before[\"numbers\"]) if same else {}",
            "return dict(before[\"numbers\"])",
            ("tests/tools/test_calibrate.py::test_numbers_of_other_hardware_are_not_kept",)),
