@@ -177,3 +177,10 @@ def test_packs_end_where_kernel_parameters_end() -> None:
     steps = compiled(region("layers", layers(300)), H200).executable.steps  # type: ignore[arg-type]
     assert len(steps) == 2
     assert all(isinstance(s, DeviceLaunch) and len(s.args) * 8 <= 4096 for s in steps)
+
+
+def test_packs_without_gain_stay_apart_whatever_a_profile_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in profiles of devices that lack the number."""
+    set_numbers(monkeypatch, H200, "choices", pack_us=0.0)
+    x = B.input("x:0", DType.F32, (300,))
+    assert len(compiled(region("one", [B.exp(x)]), H200).executable.steps) == 1

@@ -80,7 +80,7 @@ class _Merging:
         while True:
             gains = [(self._gain(groups[i], groups[j]), i, j) for i, j in combinations(range(len(groups)), 2)]
             gain, i, j = max(gains, default=(0.0, 0, 0))
-            if gain < self.device.profile.choices.pack_us:
+            if gain <= 0 or gain < self.device.profile.choices.pack_us:
                 return groups
             groups = [*groups[:i], sorted((*groups[i], *groups[j])), *groups[i + 1:j], *groups[j + 1:]]
 
