@@ -11,6 +11,8 @@
   each further operand of `and` and `or`; functions inside count too.
 - *Upward imports*: imports of a part by one below it, by the order in tests/architecture/test_imports.py.
 - *Variables*: rows of docs/environment.md.
+- *Numbers in code*: names at the top of modules that are made of numbers, by part; and how many of them a docstring
+  says were measured on a device, which belong in its profile (tf_stitch/device/).
 - *Files of a change*: what each tutorial makes or edits, in the product and beside it.
 """
 
@@ -20,7 +22,7 @@ import ast
 import gzip
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,8 @@ _WAY = flags.DEFINE_bool("way", False, "list the places of the region's way")
 LIST = "pass_manager"
 """The module that runs lists of passes."""
 _BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.Assert, ast.match_case)
+_MEASURED = re.compile(r"\bmeasured\b|\bH200\b|\bmicroseconds\b|\bus\b|\btook\b|\btakes \d", re.I)
+"""What a docstring says of a number that was measured on a device."""
 _TOUCHED = re.compile(r"^(?:#|//|---) ([\w/.]+\.\w+)$", re.M)
 """A file that a tutorial makes, or edits."""
 
@@ -75,6 +79,11 @@ def main(_: Sequence[str]) -> None:
     upward = upward_imports()
     print(f"upward imports: {len(upward)}", *upward, sep="\n  ")
     print(f"variables in docs/environment.md: {variables()}")
+    numbers = all_module_numbers()
+    print(f"numbers in code: {sum(names(ones) for ones in numbers.values())}, of these claimed to be measured: "
+          f"{sum(names(one for one in ones if one.claimed) for ones in numbers.values())}")
+    for part, ones in sorted(numbers.items(), key=lambda item: -names(item[1])):
+        print(f"  {names(ones):3} {part}, {names(one for one in ones if one.claimed)} measured")
     print("files of a change:")
     for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
         product, others = files_of(page.read_text())
@@ -188,6 +197,59 @@ def files_of(page: str) -> tuple[list[str], list[str]]:
     files = list(dict.fromkeys(_TOUCHED.findall(page)))
     return ([name for name in files if name.startswith("tf_stitch/")],
             [name for name in files if not name.startswith("tf_stitch/")])
+
+
+@dataclass(frozen=True)
+class ModuleNumber:
+    """Numbers that stand at the top of a module.
+
+    Attributes:
+        names: "module.NAME", of those that one docstring is about.
+        claimed: the docstring says that they were measured.
+    """
+
+    names: tuple[str, ...]
+    claimed: bool
+
+
+def module_numbers(module: str, text: str) -> Iterator[ModuleNumber]:
+    """Constants of a module that are made of numbers, each with the docstring behind it, or behind its neighbours."""
+    names: list[str] = []
+    for statement in [*ast.parse(text).body, ast.Pass()]:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            if names:
+                yield ModuleNumber(tuple(names), bool(_MEASURED.search(str(statement.value.value))))
+            names = []
+        elif _is_number(statement):
+            assert isinstance(statement, ast.Assign | ast.AnnAssign)
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names += [f"{module}.{node.id}" for target in targets for node in ast.walk(target)
+                      if isinstance(node, ast.Name)]
+        elif names:
+            yield ModuleNumber(tuple(names), claimed=False)
+            names = []
+
+
+def _is_number(statement: ast.stmt) -> bool:
+    """Whether a constant is made of numbers, in whatever holds them; not of True and False alone."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    return value is not None and not isinstance(value, ast.Call | ast.JoinedStr) and any(
+        isinstance(node, ast.Constant) and type(node.value) in (int, float) for node in ast.walk(value)) and not any(
+        isinstance(node, ast.Constant) and isinstance(node.value, str) for node in ast.walk(value))
+
+
+def names(numbers: Iterable[ModuleNumber]) -> int:
+    """How many names there are."""
+    return sum(len(one.names) for one in numbers)
+
+
+def all_module_numbers() -> dict[str, list[ModuleNumber]]:
+    """Part of the package -> the numbers at the top of its modules."""
+    found: dict[str, list[ModuleNumber]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        found.setdefault(module.partition(".")[0], []).extend(module_numbers(module, path.read_text()))
+    return found
 
 
 if __name__ == "__main__":

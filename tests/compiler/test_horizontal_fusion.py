@@ -13,6 +13,7 @@ from tests.compiler.test_partition_search import Times, record_of
 from tests.differential import patterns as p
 from tests.differential.runner import Values, keys_of, random_values, region, run_kernel_ir
 from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.horizontal_fusion import MOST_KERNELS, Launches, fused_launches, proposals
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.packing import pack
@@ -39,7 +40,7 @@ B, F32 = p.B, DType.F32
 @pytest.fixture(autouse=True)
 def small_kernels_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large ones take long here."""
-    monkeypatch.setattr("tf_stitch.compiler.packing.LARGE", 256)
+    set_numbers(monkeypatch, H200, "sizes", packed_elements=256)
 
 
 def two_kernels() -> TensorGraph:
@@ -84,7 +85,7 @@ def test_kernels_that_share_a_launch_are_not(monkeypatch: pytest.MonkeyPatch) ->
     graph = region("alike", [B.op(OpKind.EXP, x), B.op(OpKind.TANH, y)])
     assert len(launches(built(graph))) == 2
     assert len(pairs(built(graph))) == 1
-    monkeypatch.setattr("tf_stitch.compiler.packing.LARGE", 1 << 20)
+    set_numbers(monkeypatch, H200, "sizes", packed_elements=1 << 20)
     assert len(launches(built(graph))) == 1
     assert pairs(built(graph)) == []
 

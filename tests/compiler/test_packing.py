@@ -12,7 +12,7 @@ from tests.differential.runner import Values, build_cubin, compiled, random_valu
 from tests.planning.test_matmul_choice import recurrent
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, run_on_cpu
 from tests.support.layers import layers
-from tf_stitch.compiler import packing
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.packing import PACKED_SHARED_BYTES
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
@@ -122,7 +122,7 @@ def test_cells_of_a_round_are_the_same_in_one_launch(monkeypatch: pytest.MonkeyP
     assert [1, 2] in [sorted({one.cluster for one in programs}) for programs in together.programs.values()]
     assert "::prefetch(" in together.source
     got = run_on_cpu(graph, together, values, Adversary(Order.SHUFFLED))
-    monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
+    set_numbers(monkeypatch, H200, "choices", pack_us=10.0)
     apart = compiled(graph, H200)
     assert len(apart.executable.steps) > len(together.executable.steps)
     wanted = run_on_cpu(graph, apart, values, Adversary(Order.BEHIND))
@@ -134,9 +134,9 @@ def test_cells_of_a_round_are_the_same_in_one_launch(monkeypatch: pytest.MonkeyP
 
 def test_launches_that_gain_nothing_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = unlike(*UNLIKE["whole clusters"])
-    monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
+    set_numbers(monkeypatch, H200, "choices", pack_us=10.0)
     assert len(compiled(graph, H200).executable.steps) == 3
-    monkeypatch.setattr(packing, "LEAST_GAIN_US", 1.0)
+    set_numbers(monkeypatch, H200, "choices", pack_us=1.0)
     wide = B.exp(B.input("wide:0", DType.F32, (4000, 256)))  # 1,000 blocks, of which 660 find room
     assert len(compiled(region("wide", [product(16, 768, 768), wide]), H200).executable.steps) == 2
 
@@ -177,3 +177,10 @@ def test_packs_end_where_kernel_parameters_end() -> None:
     steps = compiled(region("layers", layers(300)), H200).executable.steps  # type: ignore[arg-type]
     assert len(steps) == 2
     assert all(isinstance(s, DeviceLaunch) and len(s.args) * 8 <= 4096 for s in steps)
+
+
+def test_packs_without_gain_stay_apart_whatever_a_profile_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in profiles of devices that lack the number."""
+    set_numbers(monkeypatch, H200, "choices", pack_us=0.0)
+    x = B.input("x:0", DType.F32, (300,))
+    assert len(compiled(region("one", [B.exp(x)]), H200).executable.steps) == 1

@@ -39,7 +39,7 @@ def planned(graph: TensorGraph, us_of: Callable[[Pattern], float | None] | None 
     """As it was, and as it became."""
     compiler = PatternCompiler(H200, aligned=True)
     plan = plan_region(run_passes(graph, passes(H200)), compiler, LIBRARIES)
-    return plan, with_private_values(plan, us_of or compiler.exact)
+    return plan, with_private_values(plan, us_of or compiler.exact, H200.profile.sizes.cycles_per_byte)
 
 
 def large(plan: StitchPlan) -> list[Node]:
@@ -124,7 +124,7 @@ def test_a_kernel_that_wrote_nothing_else_is_gone() -> None:
     compiler = PatternCompiler(H200, aligned=True)
     free = plan_region(graph, compiler, LIBRARIES).free
     plan = plan_of(graph, [[i] for i, node in enumerate(graph.nodes()) if node in plannable(graph, free)], None)
-    after = with_private_values(plan, compiler.exact)
+    after = with_private_values(plan, compiler.exact, H200.profile.sizes.cycles_per_byte)
     assert [len(p.nodes) for p in plan.patterns] == [1, 1, 1]
     assert [[n.kind for n in p.nodes] for p in after.patterns] == [[OpKind.ADD, OpKind.ABS], [OpKind.ADD, OpKind.NEG]]
     assert_same(after.graph, graph)

@@ -126,7 +126,8 @@ def test_slower_kernels_are_not_merged() -> None:
     compiler = PatternCompiler(H200, True)
     plan = pipeline._planned(graph, compiler, CompileOptions(H200))
     kernels = [compiler.compile(pattern) for pattern in plan.patterns]
-    buffers = plan_buffers(plan.graph, kernels, tuple(n.attrs.key for n in graph.inputs()), (), packed=True)
+    keys = tuple(n.attrs.key for n in graph.inputs())
+    buffers = plan_buffers(plan.graph, kernels, keys, (), True, H200.profile.sizes.order_bytes)
     assert len(kernels) == 2
 
     def us_of(pattern: Pattern) -> float:
@@ -148,6 +149,6 @@ def test_rows_alone_are_never_written_elsewhere() -> None:
     graph = graph_of(merged, late)
     reader = compile_pattern(Pattern((late,), (late,), frozenset()), H200)
     keys = tuple(n.attrs.key for n in graph.inputs())
-    assert plan_buffers(graph, [reader, update], keys, (), packed=True).updated
+    assert plan_buffers(graph, [reader, update], keys, (), True, H200.profile.sizes.order_bytes).updated
     with pytest.raises(ScheduleError, match="rows alone"):
-        plan_buffers(graph, [update, reader], keys, (), packed=True)
+        plan_buffers(graph, [update, reader], keys, (), True, H200.profile.sizes.order_bytes)

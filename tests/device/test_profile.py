@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tf_stitch.device.numbers import units
 from tf_stitch.device.profile import (
+    GROUPS,
     device_key,
     interpolate,
     parse_profile,
@@ -86,3 +88,38 @@ def test_a_damaged_profile_of_the_user_is_said(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(ProfileError, match="profile"):
         device_spec(tmp_path, None)
+
+
+@pytest.mark.parametrize("name", ["h200", "cpu"])
+def test_shipped_profiles_have_every_number_of_their_target(name: str) -> None:
+    """What one of them lacks means nothing on its target: it is 0, and nothing would follow from it."""
+    known, own = units(GROUPS).keys(), dict(shipped_profile(name).numbers)
+    others = dict({"h200": CPU, "cpu": H200}[name].profile.numbers)
+    assert known - own.keys() <= others.keys()
+    for group, kind in GROUPS:
+        for field in fields(kind):
+            full = f"{group}.{field.name}"
+            assert getattr(getattr(shipped_profile(name), group), field.name) == (own[full].value if full in own else 0)
+
+
+@pytest.mark.parametrize(("entry", "said"), [
+    ({"value": 1, "unit": "us", "measured": "x"}, "'us', not in 'elements'"), ({"value": 1}, "packed_elements"),
+    ({"value": -1, "unit": "elements", "measured": "x"}, "-1"),
+    ({"value": True, "unit": "elements", "measured": "x"}, "True"),
+    ({"value": float("nan"), "unit": "elements", "measured": "x"}, "nan"), ([1, 2], "packed_elements"),
+    ({"value": 1, "unit": "elements", "measured": ""}, "does not say what measured it")])
+def test_a_wrong_number_is_named(entry: Any, said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        parse_profile({**H200.profile.document(), "numbers": {"sizes.packed_elements": entry}})
+
+
+def test_an_unknown_number_is_named() -> None:
+    entry = {"value": 1, "unit": "elements", "measured": "x"}
+    with pytest.raises(ProfileError, match=r"sizes\.odd"):
+        parse_profile({**H200.profile.document(), "numbers": {"sizes.odd": entry}})
+
+
+def test_a_profile_of_before_there_were_numbers_is_read() -> None:
+    document = H200.profile.document()
+    del document["numbers"]
+    assert parse_profile(document).choices == H200.profile.choices

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from tests.differential.runner import compiled, random_values, region, run_kernel_ir
+from tests.support.numbers import set_numbers
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.passes import matmuls_to_float8
 
 B = Builder()
 E4M3, E5M2 = DType.F8_E4M3FN, DType.F8_E5M2
@@ -33,7 +33,7 @@ def quantised(name: str, shape: tuple[int, int], dtype: DType, half: DType) -> N
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_layer_and_its_gradients(kept: bool, half: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     """`kept`: the halves are needed besides."""
-    monkeypatch.setattr(matmuls_to_float8, "LEAST_GAIN_US", -1e9)
+    set_numbers(monkeypatch, H200, "choices", float8_us=-1e9)
     x, w = quantised("x", (32, 64), E4M3, half), quantised("w", (64, 48), E4M3, half)
     grad = quantised("g", (32, 48), E5M2, half)
     results = [B.op(OpKind.TANH, B.dot(x, w)), B.dot(grad, w, transpose_b=True),

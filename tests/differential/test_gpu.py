@@ -19,6 +19,7 @@ from tests.emit.test_matmul import BY_WARPS, CELLS, cluster_of, lstm, pairs
 from tests.emit.test_matmul import MAKERS as MATMULS
 from tests.emit.test_matmul import check as check_matmul
 from tests.schedule.long_rows import chain, staged_to_the_end
+from tests.support.numbers import set_numbers
 from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.families.matmul_tiles import FEW_ROWS, TILES
@@ -30,7 +31,6 @@ from tf_stitch.kernel_ir.cost import requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.passes import private_copies
 from tf_stitch.placement.executable import DeviceLaunch
-from tf_stitch.planning import attention_choice
 from tf_stitch.runtime.device_run import gpu_is_here
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
@@ -234,7 +234,7 @@ def test_cell_behind_its_matmul(tile: tuple[int, int], dtype: DType, sharers: in
 
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_choice, "FORWARD_MISSED", 0.0)  # a kernel is chosen wherever there can be one
+    set_numbers(monkeypatch, H200, "choices", attention_times=0.0)  # a kernel is chosen wherever there can be one
     graph = ATTENTIONS[name]
     values = random_values(graph)
     want, _ = reference(graph, values)

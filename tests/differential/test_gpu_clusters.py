@@ -11,7 +11,7 @@ from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tests.families.row.test_cross_block_reduction import CASES, clustered, layernorm, less_its_maximum, x
 from tests.planning.test_matmul_choice import gated, recurrent
-from tf_stitch.compiler import packing
+from tests.support.numbers import set_numbers
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -82,7 +82,7 @@ def test_rounds_of_recurrent_layers(graph: TensorGraph, monkeypatch: pytest.Monk
     """The same bits as with a launch for each kind of kernel."""
     values = scaled(random_values(graph))
     together = run_gpu(graph, compiled(graph, H200), values, runs=20)
-    monkeypatch.setattr(packing, "LEAST_GAIN_US", 10.0)
+    set_numbers(monkeypatch, H200, "choices", pack_us=10.0)
     apart = run_gpu(graph, compiled(graph, H200), values, runs=5)
     for key, value in reference(graph, values)[0].items():
         np.testing.assert_array_equal(together[key], apart[key])

@@ -11,6 +11,7 @@ from tests.differential.gpu_run import run_gpu
 from tests.differential.redzones import Guarded
 from tests.differential.runner import cache, random_values
 from tests.kernel_ir.test_thread_ranges import PAIRS, Memory, both, equal, made, memory_of, random_partition
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.partition_search import partitions_to_time
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.device.spec import H200
@@ -69,7 +70,7 @@ def test_a_region_with_a_measured_pair(tmp_path: Path, monkeypatch: pytest.Monke
     """Two launches are timed, and become one if a record says so, also in blocks of their family's other sizes."""
     from tests.compiler import test_horizontal_fusion as fusion
 
-    monkeypatch.setattr("tf_stitch.compiler.packing.LARGE", 256)
+    set_numbers(monkeypatch, H200, "sizes", packed_elements=256)
     graph = fusion.two_kernels()
     apart, values = fusion.built(graph), random_values(graph)
     (pair,) = fusion.pairs(apart)

@@ -16,7 +16,6 @@ from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.passes import update_in_place as module
 from tf_stitch.passes.update_in_place import update_in_place
 
 B, F32 = p.B, DType.F32
@@ -72,12 +71,7 @@ class Cache:
 
 def case(seed: int) -> tuple[TensorGraph, TensorGraph]:
     before = Cache(seed).graph()
-    return before, update_in_place(before, "i0", "o0")
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORTH_BYTES", 0)
+    return before, update_in_place(before, "i0", "o0", 0)
 
 
 @pytest.mark.parametrize("seed", each_commit(SEEDS[:20], SEEDS))

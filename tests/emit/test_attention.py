@@ -10,13 +10,13 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import Array, build_cubin, compiled, random_values, reference, region
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning import attention_choice
 
 B = p.B
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
@@ -147,7 +147,7 @@ BLOCKS = 2
 def built(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion]:
     graph = GRAPHS[request.param]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention_choice, "FORWARD_MISSED", 0.0)  # a kernel is chosen wherever there can be one
+        set_numbers(patch, H200, "choices", attention_times=0.0)  # a kernel is chosen wherever there can be one
         return graph, compiled(graph, H200)
 
 

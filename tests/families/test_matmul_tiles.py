@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tf_stitch.device.spec import H200
-from tf_stitch.families.matmul_tiles import FEW_ROWS, MOST_ROWS, MOST_SHARERS, sharers_of, suits, tiling_of, tilings_of
+from tf_stitch.families.matmul_tiles import FEW_ROWS, MOST_ROWS, sharers_of, suits, tiling_of, tilings_of
 from tf_stitch.families.warpgroup_tiles import PAIRED
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, Place, shared_words, tiles_of
@@ -36,7 +36,7 @@ def test_few_rows_are_read_by_most_processors(m: int, dtype: DType, k: int, n: i
 
 
 def test_long_sums_are_shared_by_a_cluster() -> None:
-    assert tilings_of(shape(16, 3072, 768), H200)[0].sharers == MOST_SHARERS
+    assert tilings_of(shape(16, 3072, 768), H200)[0].sharers == H200.profile.matmul_kernels.most_sharers
     assert {t.sharers for t in tilings_of(shape(16, 3072, 768), replace(H200, largest_cluster=1))} == {1}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.attention_steps import Step, causal
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.shape_variants import OtherSizes
 from tf_stitch.config import MemoryBudget, StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
@@ -35,7 +36,6 @@ from tf_stitch.jit.tuner import Job
 from tf_stitch.libraries.attention import AttentionCall
 from tf_stitch.libraries.call import LibraryCall
 from tf_stitch.placement.executable import DeviceLaunch, HostLaunch
-from tf_stitch.planning import attention_calls
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.report.dump import Dump
@@ -454,7 +454,7 @@ class FakeCalls:
 @pytest.fixture
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call costs no more among kernels than by itself."""
-    monkeypatch.setattr(attention_calls, "FORWARD_EXTRA_US", 0.0)
+    set_numbers(monkeypatch, H200, "choices", attention_call_us=0.0)
 
 
 def trained(registry: RegionRegistry, results: str, aligned: bool = True) -> Built:

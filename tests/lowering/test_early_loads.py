@@ -22,6 +22,7 @@ from tf_stitch.lowering.early_loads import MOST_HELD, early_loads
 
 F32 = DType.F32
 THREAD = var(Var(k.THREAD, 32))
+EARLY = H200.profile.sizes.early_bytes
 
 
 def momentum(rows: int, cols: int, variables: int = 2) -> TensorGraph:
@@ -80,7 +81,7 @@ def test_large_kernels_stay_as_they_are() -> None:
     graph = region("g", [B.mul(B.input("x:0", F32, (4, 999_999)), B.input("scale:0", F32, (4, 1)))])
     kernel, = compiled(graph, H200).kernels
     assert kernel.schedule.family == ELEMENTWISE.name
-    assert early_loads(kernel.program) is kernel.program
+    assert early_loads(kernel.program, EARLY) is kernel.program
 
 
 def program(*body: k.Stmt, mode: k.Mode = k.Mode.READ) -> k.Program:
@@ -99,25 +100,25 @@ SUM = (k.Accumulator("a", F32, 0.0), k.AllReduce((("a", OpKind.SUM),), 32))
 
 def test_a_load_moves_before_a_reduction() -> None:
     value = load("v", THREAD)
-    assert early_loads(program(*SUM, value)).body == (value, k.LoadFence(("v",)), *SUM)
+    assert early_loads(program(*SUM, value), EARLY).body == (value, k.LoadFence(("v",)), *SUM)
 
 
 def test_what_the_kernel_wrote_stays() -> None:
     fixed = program(*SUM, load("v", THREAD), mode=k.Mode.SCRATCH)
-    assert early_loads(fixed) == fixed
+    assert early_loads(fixed, EARLY) == fixed
 
 
 @pytest.mark.parametrize("at", [THREAD + 1, THREAD - 1])
 def test_a_load_that_may_leave_its_buffer_stays_guarded(at: Index) -> None:
     fixed = program(k.If(HALF, (load("v", at),)))
-    assert early_loads(fixed) == fixed
+    assert early_loads(fixed, EARLY) == fixed
 
 
 def test_an_index_leaves_with_the_load_that_needs_it() -> None:
     place = k.LetIndex(Var("place", 32), THREAD, 31)
     value = load("v", var(place.var))
     store = k.Store("y", var(place.var), k.Local("v", F32))
-    assert early_loads(program(*SUM, k.If(HALF, (place, value, store)))).body == (
+    assert early_loads(program(*SUM, k.If(HALF, (place, value, store))), EARLY).body == (
         place, value, k.LoadFence(("v",)), *SUM, k.If(HALF, (store,)))
 
 
@@ -125,7 +126,7 @@ def test_an_index_of_two_meanings_stays() -> None:
     places = [k.LetIndex(Var("place", 32), source, 31) for source in (THREAD, constant(3))]
     branches = [k.If(HALF, (place, load(f"v{i}", var(place.var)))) for i, place in enumerate(places)]
     fixed = program(*branches)
-    assert early_loads(fixed) == fixed
+    assert early_loads(fixed, EARLY) == fixed
 
 
 def test_a_load_by_a_loaded_index_waits_for_it() -> None:
@@ -133,7 +134,7 @@ def test_a_load_by_a_loaded_index_waits_for_it() -> None:
     place = k.LetIndex(Var("place", 32), k.Apply(OpKind.CAST, (k.Local("i", F32),), DType.I32), 31)
     value = load("v", var(place.var))
     body = (first, place, k.Barrier(), value)
-    moved = early_loads(program(*body))
+    moved = early_loads(program(*body), EARLY)
     assert moved.body == (first, k.LoadFence(("i",)), place, value, k.LoadFence(("v",)), k.Barrier())
 
 
@@ -145,6 +146,6 @@ def test_long_bodies_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     counts = []
     for count in (50, 200):
         seen.clear()
-        early_loads(program(*(load(f"v{i}", THREAD) for i in range(count))))
+        early_loads(program(*(load(f"v{i}", THREAD) for i in range(count))), EARLY)
         counts.append(len(seen))
     assert counts[1] <= 4 * counts[0]

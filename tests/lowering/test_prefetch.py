@@ -21,6 +21,7 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import VerifyError
@@ -128,9 +129,9 @@ def limit(patch: pytest.MonkeyPatch, name: str, value: int) -> None:
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long rows are short here: eight blocks of 64 threads have room for two rows of 4000."""
     for name, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 64, "SHARING_BYTES": 4096,
-                        "REGISTER_ELEMENTS": 16, "TURN_ELEMENTS": 16, "TURN_THREADS": 64,
-                        "TURN_BLOCKS": 2}.items():
+                        "REGISTER_ELEMENTS": 16}.items():
         limit(monkeypatch, name, value)
+    set_numbers(monkeypatch, IN_TURN, "sizes", turn_elements=16, turn_threads=64, turn_blocks=2)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -160,9 +161,9 @@ def test_any_shared_rows(rows: int, quarters: int, ragged: int, elements: int, n
     tight = replace(IN_TURN, shared_bytes=5 << 10, profile=replace(H200.profile, shared_bytes=5 << 10))
     with pytest.MonkeyPatch.context() as limits:
         for name_, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
-                             "REGISTER_ELEMENTS": 8, "SHARED_ELEMENTS": 4, "TURN_ELEMENTS": elements,
-                             "TURN_THREADS": 32, "TURN_BLOCKS": 2, "REDUCTION_BYTES": 256}.items():
+                             "REGISTER_ELEMENTS": 8, "SHARED_ELEMENTS": 4, "REDUCTION_BYTES": 256}.items():
             limit(limits, name_, value)
+        set_numbers(limits, tight, "sizes", turn_elements=elements, turn_threads=32, turn_blocks=2)
         limits.setattr(ahead, "REDUCTION_BYTES", 256)
         g = region(name, [ROWS[name](B.input("x:0", DType.F32, (rows, cols)), cols)])
         built = compiled(g, tight)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.differential.runner import random_values, region
+from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -187,7 +188,8 @@ def test_weights_are_put_side_by_side_once() -> None:
     x = B.input("x:0", F32, (rows, width))
     before = region("g", [summed(matrices[::-1], right[::-1]), *(B.exp(B.dot(x, w)) for w in right)])
     graph = FuseSummedMatmuls().run(before).graph
-    graph = EliminateCommonSubexpressions().run(HorizontalGemmFusion(processors=2, gbps=1e9).run(graph).graph).graph
+    fusion = HorizontalGemmFusion(processors=2, gbps=1e9, matmuls=H200.profile.matmul_kernels)
+    graph = EliminateCommonSubexpressions().run(fusion.run(graph).graph).graph
     assert (count(graph, OpKind.DOT), count(graph, OpKind.CONCAT)) == (2, 2)
 
 

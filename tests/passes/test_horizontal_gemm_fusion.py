@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.differential.runner import region
+from tf_stitch.device import spec
 from tf_stitch.errors import SourceLoc
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -16,9 +17,10 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.passes.horizontal_gemm_fusion import HorizontalGemmFusion
 
 B, F32 = Builder(), DType.F32
-EAGER = HorizontalGemmFusion(processors=2, gbps=1e9)
+KERNELS = spec.H200.profile.matmul_kernels
+EAGER = HorizontalGemmFusion(processors=2, gbps=1e9, matmuls=KERNELS)
 """Two processors and a memory that costs nothing: waves are saved as soon as tiles are left over."""
-H200 = HorizontalGemmFusion(processors=132, gbps=4200)
+H200 = HorizontalGemmFusion(processors=132, gbps=4200, matmuls=KERNELS)
 ROWS, TERMS = 300, 4096  # three tiles high: an odd number for two processors
 """Many terms: a tile takes longer than a launch."""
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.differential.runner import random_values, region
+from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -39,7 +40,7 @@ def dense(x: Node, name: str) -> Node:
 def recomputed(*outputs: Node, updates: dict[str, Node] | None = None) -> tuple[TensorGraph, bool]:
     """The graph after the pass; values are as before."""
     before = region("g", list(outputs), updates or {})
-    result = Recompute(is_matmul).run(before)
+    result = Recompute(is_matmul, H200.profile.sizes.cycles_per_byte).run(before)
     verify_graph(result.graph, static=True)
     values = random_values(before)
     want, got = interpret(before, values), interpret(result.graph, values)
@@ -119,7 +120,7 @@ def test_sizes_that_change_count_as_large(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_graphs_without_matmuls_stay() -> None:
     graph = region("g", [B.exp(x())])
-    assert Recompute(is_matmul).run(graph).graph is graph
+    assert Recompute(is_matmul, H200.profile.sizes.cycles_per_byte).run(graph).graph is graph
 
 
 def test_values_are_kept_in_random_graphs() -> None:

@@ -19,17 +19,11 @@ from tf_stitch.ir.op_attrs import Combine, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.position_masks import offsets_from, within
 from tf_stitch.ir.text_format import format_graph
-from tf_stitch.passes import update_in_place as module
 from tf_stitch.passes.update_in_place import update_in_place
 
 B, F32, I32 = p.B, DType.F32, DType.I32
 TEXTS, LAYERS, LENGTH, HEADS, DEPTH = 3, 2, 24, 2, 64
 CACHE = (TEXTS, LAYERS, 2, LENGTH, HEADS, DEPTH)
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORTH_BYTES", 0)
 
 
 def written(old: Node, row: Node, at: Node, axis: int) -> Node:
@@ -96,14 +90,14 @@ def values_of(graph: TensorGraph, at: int) -> Values:
 @pytest.mark.parametrize("dtype", [F32, DType.F16, DType.I32], ids=lambda d: d.value)
 def test_what_it_computes(dtype: DType, at: int) -> None:
     graph = decoder(dtype)
-    after = update_in_place(graph, "i0", "o0")
+    after = update_in_place(graph, "i0", "o0", 0)
     values = values_of(graph, at)
     for key, wanted in interpret(graph, values).items():
         np.testing.assert_array_equal(interpret(after, values)[key], wanted)
 
 
 def test_a_scatter_for_each_layer_in_a_chain() -> None:
-    found = scatters(update_in_place(decoder(), "i0", "o0"))
+    found = scatters(update_in_place(decoder(), "i0", "o0", 0))
     assert len(found) == LAYERS
     assert all(b.operands[0] is a for a, b in pairwise(found))
     assert all(isinstance(n.attrs, ScatterAttrs) and n.attrs.in_place for n in found)
@@ -113,7 +107,7 @@ def test_a_scatter_for_each_layer_in_a_chain() -> None:
 def test_as_text() -> None:
     cache, row, at = B.input("i0", F32, (4, 9, 8)), B.input("i1", F32, (4, 1, 8)), B.input("i2", I32, (1,))
     new = written(cache, row, at, 1)
-    graph = update_in_place(TensorGraph("one", [("o0", new), ("o1", B.sum(new, [1]))]), "i0", "o0")
+    graph = update_in_place(TensorGraph("one", [("o0", new), ("o1", B.sum(new, [1]))]), "i0", "o0", 0)
     assert format_graph(graph) == """graph one
   %0 = input() {key=i0, type=float32[4,9,8]} : float32[4,9,8]
   %1 = constant() {value=[0, 9, 18, 27]} : int32[4]
@@ -134,7 +128,7 @@ def test_a_scatter_of_the_user(seen: bool) -> None:
     old, rows, updates = B.input("i0", F32, (64, 8)), B.input("i1", I32, (2,)), B.input("i2", F32, (2, 8))
     new = B.scatter(old, rows, updates, (64, 8), Combine.SET)
     graph = TensorGraph("user", [("o0", new), ("o1", B.sum(old if seen else new, [0]))])
-    [found] = scatters(update_in_place(graph, "i0", "o0"))
+    [found] = scatters(update_in_place(graph, "i0", "o0", 0))
     assert isinstance(found.attrs, ScatterAttrs)
     assert found.attrs.in_place is not seen
 
@@ -143,7 +137,7 @@ def test_parts_that_nothing_is_written_to() -> None:
     cache, row, at = B.input("i0", F32, (2, 16, 8)), B.input("i1", F32, (1, 1, 8)), B.input("i2", I32, (1,))
     first, second = (B.slice(cache, [i, 0, 0], [1] * 3, (1, 16, 8)) for i in range(2))
     graph = TensorGraph("half", [("o0", B.concat([first, written(second, row, at, 1)], 0))])
-    after = update_in_place(graph, "i0", "o0")
+    after = update_in_place(graph, "i0", "o0", 0)
     values = random_values(graph) | {"i2": np.array([3], np.int32)}
     assert len(scatters(after)) == 1
     np.testing.assert_array_equal(interpret(after, values)["o0"], interpret(graph, values)["o0"])
@@ -195,18 +189,17 @@ def masked(shape: tuple[int, ...]) -> TensorGraph:
                                    TensorGraph("exp", [("o0", B.exp(B.input("i0", F32, (64, 64))))])],
                          ids=lambda graph: graph.name)
 def test_what_stays_as_it_is(graph: TensorGraph) -> None:
-    assert update_in_place(graph, "i0", "o0") is graph
+    assert update_in_place(graph, "i0", "o0", 0) is graph
 
 
-def test_small_tensors_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORTH_BYTES", 1 << 20)
+def test_small_tensors_are_copied() -> None:
     graph = decoder()
-    assert update_in_place(graph, "i0", "o0") is graph
+    assert update_in_place(graph, "i0", "o0", 1 << 20) is graph
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_the_output_is_the_input_updated(device: DeviceSpec) -> None:
-    graph = update_in_place(decoder(), "i0", "o0")
+    graph = update_in_place(decoder(), "i0", "o0", 0)
     region, values = compiled(graph, device), values_of(graph, 5)
     assert region.executable.updated == ((0, 0),)
     compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), "kernel IR")
@@ -216,7 +209,7 @@ def test_the_output_is_the_input_updated(device: DeviceSpec) -> None:
 
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)
 def test_threads_in_any_order(adversary: Adversary) -> None:
-    graph = update_in_place(decoder(), "i0", "o0")
+    graph = update_in_place(decoder(), "i0", "o0", 0)
     values = values_of(graph, 9)
     compare(graph, run_on_cpu(graph, compiled(graph, H200), values, adversary), *reference(graph, values), "CUDA")
 
@@ -224,7 +217,7 @@ def test_threads_in_any_order(adversary: Adversary) -> None:
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_attention_reads_keys_and_values_where_they_lie(device: DeviceSpec) -> None:
     """One row of queries: on a GPU the attention is a kernel, and no kernel copies a cache."""
-    graph = update_in_place(attending(), "i0", "o0")
+    graph = update_in_place(attending(), "i0", "o0", 0)
     region, values = compiled(graph, device), values_of(graph, 11)
     assert region.executable.updated == ((0, 0),)
     families = [kernel.schedule.family for kernel in region.kernels]

@@ -49,7 +49,8 @@ def by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(case: object, device: DeviceSpec) -> BufferPlan:
     result = compiled(case, device)  # type: ignore[arg-type]
     inputs, variables = keys_of(case)  # type: ignore[arg-type]
-    return plan_buffers(result.plan.graph, result.kernels, inputs, variables, packed=device.simt)
+    return plan_buffers(result.plan.graph, result.kernels, inputs, variables, packed=device.simt,
+                        order_bytes=device.profile.sizes.order_bytes)
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
@@ -191,7 +192,7 @@ def test_scatters_update_an_input_where_nobody_needs_what_was_there(both: bool, 
 
 def test_an_input_that_is_handed_on_is_not_updated() -> None:
     x = B.input("x", F32, (64, 32))
-    assert plan_buffers(region("g", [x, B.exp(x)]), [], ("x",), ()).updated == []
+    assert plan_buffers(region("g", [x, B.exp(x)]), [], ("x",), (), False, 0).updated == []
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)

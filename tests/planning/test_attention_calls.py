@@ -10,6 +10,7 @@ from tests.differential import patterns as p
 from tests.differential.attention_steps import B, Step, causal, padding
 from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
 from tests.passes.test_attentions_to_calls import all_plain
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
@@ -30,13 +31,13 @@ FUSED = replace(H200, fused_attention=True)
 LARGE = Step(DType.BF16, batch=16, queries=256, keys=256, heads=12, size=64, score=causal())
 """As in GPT-2."""
 SMALL = replace(LARGE, batch=2, queries=24, keys=24, heads=2, size=32)
-AMONG_KERNELS_US = attention_calls.FORWARD_EXTRA_US
+AMONG_KERNELS_US = H200.profile.choices.attention_call_us
 
 
 @pytest.fixture(autouse=True)
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call costs no more among kernels than by itself: attentions that are quick to try are called."""
-    monkeypatch.setattr(attention_calls, "FORWARD_EXTRA_US", 0.0)
+    set_numbers(monkeypatch, H200, "choices", attention_call_us=0.0)
 
 
 def called(graph: TensorGraph, device: DeviceSpec = FUSED) -> int:
@@ -98,7 +99,7 @@ def test_it_has_to_be_surely_faster_without_gradients(monkeypatch: pytest.Monkey
     (LARGE, 0), (replace(LARGE, batch=32, queries=197, keys=197, score=Step.score), 0),
     (replace(LARGE, batch=4, heads=16, queries=2048, keys=2048), 1)], ids=range(3))
 def test_what_a_call_costs_among_kernels_counts(step: Step, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_calls, "FORWARD_EXTRA_US", AMONG_KERNELS_US)
+    set_numbers(monkeypatch, H200, "choices", attention_call_us=AMONG_KERNELS_US)
     assert called(step.graph("o")) == calls
 
 

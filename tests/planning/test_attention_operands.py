@@ -9,6 +9,7 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
+from tests.support.numbers import set_numbers
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.fused_attentions import FusedAttention
@@ -31,7 +32,7 @@ BATCH, ROWS, HEADS, SHARED, SIZE = 2, 40, 6, 3, 32
 @pytest.fixture(autouse=True)
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call costs no more among kernels than by itself: attentions that are quick to try are called."""
-    monkeypatch.setattr(attention_calls, "FORWARD_EXTRA_US", 0.0)
+    set_numbers(monkeypatch, H200, "choices", attention_call_us=0.0)
 
 
 def rows(name: str, heads: int = HEADS) -> Node:

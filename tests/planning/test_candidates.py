@@ -80,6 +80,7 @@ class Spoilt:
     beside others."""
 
     least_us = 0.0
+    profile = H200.profile
 
     def __init__(self, nodes: list[Node]) -> None:
         self._ends = {nodes[0], nodes[-1]}
@@ -169,6 +170,7 @@ class Transposes:
 
     def __init__(self, count: int, spent: Callable[[Pattern], float], least_us: float = 2.0) -> None:
         self.least_us, self._spent, self.asked = least_us, spent, 0
+        self.profile = H200.profile
         self.nodes = [B.transpose(B.input("x", F32, (64, 48)), (1, 0))]
         while len(self.nodes) < count:
             self.nodes.append(B.transpose(self.nodes[-1], (1, 0)))

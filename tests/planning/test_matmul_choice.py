@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import check_all, compare, keys_of, random_values, reference, region, run_kernel_ir
+from tests.support.numbers import set_numbers
 from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import CompiledRegion, compile_region
@@ -16,7 +17,6 @@ from tf_stitch.families.matmul import MATMUL
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning import matmul_choice
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.matmul_choice import Stitching, stitching_of
 from tf_stitch.planning.plan_groups import groups_of, plan_of
@@ -182,7 +182,7 @@ def _arguments(graph: TensorGraph) -> tuple[TensorGraph, tuple[str, ...], tuple[
 
 @pytest.mark.parametrize(("gain", "is_stitched"), [(-1e9, True), (1e9, False)])
 def test_predicted_gains_decide(gain: float, is_stitched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul_choice, "LEAST_GAIN_US", gain)
+    set_numbers(monkeypatch, H200, "choices", stitched_us=gain)
     graph = region("g", scaled_gelu(BF16))
     result = compile_region(*_arguments(graph), CompileOptions(H200, PlanOptions(matmuls=Stitching.PREDICTED)))
     assert (MATMUL.name in families(result)) is is_stitched
@@ -191,8 +191,8 @@ def test_predicted_gains_decide(gain: float, is_stitched: bool, monkeypatch: pyt
 @pytest.mark.parametrize(("dtype", "surely"), [(F32, 0.9), (BF16, 0.0)])
 def test_what_is_not_surely_faster_stays_a_call(dtype: DType, surely: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Float32 of more than a few rows, which warpgroups do not multiply; and whatever gains less than it must."""
-    monkeypatch.setattr(matmul_choice, "LEAST_GAIN_US", -1e9)
-    monkeypatch.setattr(matmul_choice, "SURELY", surely)
+    set_numbers(monkeypatch, H200, "choices", stitched_us=-1e9)
+    set_numbers(monkeypatch, H200, "choices", stitched_part=surely)
     graph = region("g", scaled_gelu(dtype))
     result = compile_region(*_arguments(graph), CompileOptions(H200, PlanOptions(matmuls=Stitching.PREDICTED)))
     assert MATMUL.name not in families(result)

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_stitch.plugin.allowance import (
-    GPU_NODE_SECONDS,
-    LOAD_SECONDS,
-    NODE_SECONDS,
-    SHARE,
-    START_SECONDS,
-    Account,
-    Allowance,
-)
+from tf_stitch.plugin.allowance import SHARE, START_SECONDS, Account, Allowance, host_seconds
 
+LOAD_SECONDS, NODE_SECONDS = host_seconds(on_gpus=False)
+_, GPU_NODE_SECONDS = host_seconds(on_gpus=True)
 Trace = list[tuple[int, float]]
 """Calls in order: which function, and the seconds that TensorFlow's graph takes."""
 

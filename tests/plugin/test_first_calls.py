@@ -17,10 +17,12 @@ from tf_stitch.config import load_config
 from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.allowance import LOAD_SECONDS, NODE_SECONDS
+from tf_stitch.plugin.allowance import host_seconds
 from tf_stitch.plugin.callers_executor import EXECUTOR
 from tf_stitch.plugin.first_calls import ORIGINAL_CALLS, FirstCalls, Seconds
 from tf_stitch.plugin.other_instance import Arguments, instantiate
+
+LOAD_SECONDS, NODE_SECONDS = host_seconds(on_gpus=False)
 
 
 class Clock:

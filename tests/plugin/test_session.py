@@ -12,7 +12,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tests.frontend.check import TypesOfNodes, types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import CPU
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.graph import pipeline
 from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.graph_item import GraphItem
@@ -20,7 +20,8 @@ from tf_stitch.plugin import session
 from tf_stitch.plugin.session import Session
 
 CONFIG = StitchConfig(unroll="1")
-OPTIONS = pipeline.GraphOptions.by(CONFIG, "CPU", True, {"CPU": CPU.profile}, Controls(CONFIG))
+OPTIONS = pipeline.GraphOptions.by(CONFIG, "CPU", True, {"CPU": CPU.profile, "GPU": H200.profile},
+                                   Controls(CONFIG))
 STAGES: dict[str, tuple[Any, str]] = {
     **{p.name: (type(p), "run")
        for p in (*pipeline.graph_passes(OPTIONS), *pipeline.finishing_passes(GraphDef(), {}))},

@@ -9,7 +9,7 @@ import pytest
 
 from tests.differential.runner import compiled, region
 from tf_stitch.atomic_file import write_verified
-from tf_stitch.device.spec import H200
+from tf_stitch.device.spec import H200, gpu_spec
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir import nodes as k
@@ -118,3 +118,5 @@ def test_bounds_are_assumed_and_relaxed() -> None:
 def test_at_least_one_block_fits() -> None:
     assert blocks_that_fit(1024, 255, 0, H200) == 1
     assert blocks_that_fit(32, 32, 0, H200) == 32
+    smaller = gpu_spec(H200.profile, "89")
+    assert [blocks_that_fit(threads, 32, 0, smaller) for threads in (32, 256, 1024)] == [24, 6, 1]

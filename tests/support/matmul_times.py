@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -20,6 +21,7 @@ class MatmulTimes:
     sum_us: float | None
     asked: list[Pattern] = field(default_factory=list)
     least_us = 0.0
+    profile = H200.profile
 
     def estimate(self, pattern: Pattern) -> float | None:
         return self.exact(pattern)

@@ -15,13 +15,14 @@ import tensorflow as tf
 from tests.support.fork_server import ForkServer
 from tf_stitch.config import load_config
 from tf_stitch.device.matmul_times import Sizes
-from tf_stitch.device.profile import read_profile
+from tf_stitch.device.profile import parse_profile, read_profile
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_profiles import device_spec
-from tools.calibrate import kernels
+from tools.calibrate import host, kernels
 from tools.calibrate.executor import Executor
-from tools.calibrate.measure import PLANS, common, marginal, multiply_add_rate
+from tools.calibrate.measure import PLANS, common, kept_numbers, marginal, multiply_add_rate
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -89,3 +90,19 @@ def test_a_matmul_that_the_library_lacks_is_measured_padded(monkeypatch: pytest.
     assert executor._supported(DType.F32, (3, 1, 40, 16)) == 2.0
     assert asked == [(3, 1, 40, 16), (3, 16, 48, 16)]
     assert "float32 (3, 1, 40, 16): no such matmul; 16x48x16 instead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "kept"), [("NVIDIA H200", True), ("NVIDIA A100", False)])
+def test_numbers_of_other_hardware_are_not_kept(name: str, kept: bool) -> None:
+    before = H200.profile.document()
+    assert kept_numbers(before, {"gpu": name}) == (before["numbers"] if kept else {})
+
+
+def test_numbers_of_a_cpu_that_a_command_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "LOADING", "print('TensorFlow is loaded')\nprint(0.25)")
+    found = host._numbers()
+    assert found["host.load_seconds"]["value"] == 0.25
+    assert 1 << 12 <= found["kernels.near_bytes"]["value"] <= 1 << 20
+    assert parse_profile({**CPU.profile.document(), "numbers": found}).host.load_seconds == 0.25
+    monkeypatch.setattr(host, "LOADING", "import no_such_module")
+    assert set(host._numbers()) == {"kernels.near_bytes"}

@@ -11,6 +11,7 @@ import pytest
 
 from tests.compiler.test_horizontal_fusion import built, six_kernels, two_kernels
 from tests.compiler.test_partition_search import Times
+from tests.support.numbers import set_numbers
 from tf_stitch.compiler.program_times import ProgramTimer, timed_kernels
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.graph import TensorGraph
@@ -25,7 +26,7 @@ from tools.benchmark.hfuse_zoo_worker import Sets, launches
 
 @pytest.fixture(autouse=True)
 def small_kernels_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tf_stitch.compiler.packing.LARGE", 256)
+    set_numbers(monkeypatch, H200, "sizes", packed_elements=256)
 
 
 def job(folder: Path, graph: TensorGraph, fusions: MeasuredFusions | None) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, TooManyCopiesError
@@ -44,6 +45,7 @@ def _schedules(pattern: Pattern, device: DeviceSpec, aligned: bool, reasons: lis
     for family in target_of(device).families:
         if family.matmuls is matmuls:
             try:
-                yield from family.propose(pattern, device, aligned)
+                for schedule in family.propose(pattern, device, aligned):
+                    yield replace(schedule, early_bytes=device.profile.sizes.early_bytes)
             except ScheduleError as error:
                 reasons.append(error.message)

@@ -17,7 +17,6 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.placement.buffer_plan import Work
 from tf_stitch.planning.cost_model import predict_us, resident_blocks
 from tf_stitch.planning.free_nodes import live_out
-from tf_stitch.planning.part import TIE_US
 from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.schedule.kernel_schedule import COOPERATIVE, KernelSchedule
@@ -67,12 +66,13 @@ class CooperativeFuser:
         if key in self._hopeless:
             return None
         launch = self._device.profile.launch_us  # kernels of a level share one
+        tie = self._device.profile.choices.tie_us
         apart = sum(launch + sum(self._us(kernel) - launch for kernel in together) for together in groups)
         least = max(kernel.program.threads for together in groups for kernel in together)
         found = [fused for threads in {least, max(least, USUAL_THREADS)}
                  if (fused := self._fused(groups, threads)) is not None]
         best = min(found, key=self._us, default=None)
-        if best is None or self._us(best) >= apart + TIE_US * (len(levels) - 1):
+        if best is None or self._us(best) >= apart + tie * (len(levels) - 1):
             self._hopeless.add(key)
             return None
         return best

@@ -21,14 +21,6 @@ from tf_stitch.planning.cost_model import predict_together
 PACKED_SHARED_BYTES = 40 * 1024
 """Of a block, up to which kernels of equal threads and clusters share a launch unasked: each block has those of the
 member with most."""
-LARGE = 1 << 20
-"""Elements of a kernel that fills the device by itself. In a pack each of its blocks looks for its kernel among all: on
-an H200 99 kernels, 61 of them of 2 million elements and more, took 1.8 ms in one launch; a copy of what they move takes
-0.35. (Apart they have not been timed.)"""
-LEAST_GAIN_US = 1.0
-"""Of one launch instead of two: the model has 1.5 for a launch, and one that waits for another took 0.8 to 1.0 on an
-H200. The rest is noise."""
-
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
 
@@ -49,7 +41,7 @@ def pack(works: Sequence[Work], levels: Sequence[int], for_all_sizes: bool, devi
             continue
         if not work.program.grid:  # no elements: no work
             continue
-        alone = i if stands_alone(work) else -1
+        alone = i if stands_alone(work, device) else -1
         packs = groups.setdefault((levels[i], _block(work), alone, decided_by(work)), [[]])
         if packs[-1] and _pointers(works, (*packs[-1], i)) > most:
             packs.append([])
@@ -88,7 +80,7 @@ class _Merging:
         while True:
             gains = [(self._gain(groups[i], groups[j]), i, j) for i, j in combinations(range(len(groups)), 2)]
             gain, i, j = max(gains, default=(0.0, 0, 0))
-            if gain < LEAST_GAIN_US:
+            if gain <= 0 or gain < self.device.profile.choices.pack_us:
                 return groups
             groups = [*groups[:i], sorted((*groups[i], *groups[j])), *groups[i + 1:j], *groups[j + 1:]]
 
@@ -97,7 +89,8 @@ class _Merging:
         together = sorted((*one, *other))
         kernels = [work for i in together if isinstance(work := self.works[i], LoweredKernel)]
         clusters = {kernel.program.cluster for kernel in kernels} - {1}
-        if len(kernels) < len(together) or any(map(stands_alone, kernels)) or len(clusters) > 1 \
+        alone = len(kernels) < len(together) or any(stands_alone(kernel, self.device) for kernel in kernels)
+        if alone or len(clusters) > 1 \
                 or len({kernel.program.threads for kernel in kernels}) > 1 \
                 or _pointers(self.works, together) > MAX_PACKED_POINTERS:
             return 0.0
@@ -119,10 +112,10 @@ def _block(kernel: LoweredKernel) -> tuple[int, ...]:
     return program.threads, program.cluster, shared if shared > PACKED_SHARED_BYTES else 0
 
 
-def stands_alone(kernel: LoweredKernel) -> bool:
-    """Whether a kernel shares its launch with no other."""
+def stands_alone(kernel: LoweredKernel, device: DeviceSpec) -> bool:
+    """Whether a kernel shares its launch with no other: in a pack each of its blocks looks for its kernel among all."""
     domain = kernel.schedule.domain
-    return kernel.program.alone or typical(domain.rows * domain.cols) >= LARGE
+    return kernel.program.alone or typical(domain.rows * domain.cols) >= device.profile.sizes.packed_elements
 
 
 def decided_by(kernel: LoweredKernel) -> tuple[str, ...]:

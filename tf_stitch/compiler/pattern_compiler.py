@@ -46,6 +46,7 @@ class PatternCompiler:
     Attributes:
         libraries: of the device's target.
         least_us: of a launch.
+        profile: of the device.
     """
 
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
@@ -53,6 +54,7 @@ class PatternCompiler:
                  templates: TemplateChoice | None = None) -> None:
         self.libraries = tuple(library.on(device) for library in target_of(device).libraries)
         self.least_us = device.profile.launch_us
+        self.profile = device.profile
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
         self._estimates: dict[str, float | None] = {}

@@ -39,10 +39,11 @@ def plan_passes(compiler: PatternCompiler, options: CompileOptions, footprint: i
         *([TunedTemplates(compiler)] if one_size else []),  # after fusion, which predicts times
         *([ReverseBlockOrder(device)] if one_size and device.simt else []),
         BoundedSums(),  # after all that asks for the time of a kernel, or compares kernels
-        DecideStorage(packed=device.queued),
+        DecideStorage(device.queued, device.profile.sizes.order_bytes),
     )
     return (
-        *([PrivateValues(compiler.exact)] if device.simt and reuses and whole else []),  # changes what kernels are made
+        *([PrivateValues(compiler.exact, compiler.profile.sizes.cycles_per_byte)]
+          if device.simt and reuses and whole else []),  # changes what kernels are made
         *make,
         *([RowUpdates(compiler.exact, device, footprint, make)] if device.simt and one_size and whole else []),
         *_within_budget(compiler, options, make),
@@ -61,4 +62,6 @@ def _within_budget(compiler: PatternCompiler, options: CompileOptions, make: tup
 
 def passes_for_known_plan(compiler: PatternCompiler, options: CompileOptions) -> tuple[Pass[KernelPlan], ...]:
     """Plan passes for a plan, known from other sizes, that earlier passes have changed already."""
-    return MakeKernels(compiler), BoundedSums(), DecideStorage(packed=options.device.queued), PlaceValues()
+    device = options.device
+    storage = DecideStorage(device.queued, device.profile.sizes.order_bytes)
+    return MakeKernels(compiler), BoundedSums(), storage, PlaceValues()

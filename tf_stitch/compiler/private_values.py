@@ -16,7 +16,7 @@ from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.pass_manager import PassResult
-from tf_stitch.passes.recompute import CYCLES_PER_BYTE, LARGE, SMALL
+from tf_stitch.passes.recompute import LARGE, SMALL
 from tf_stitch.planning.free_nodes import live_out
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
@@ -44,27 +44,30 @@ class PrivateValues:
 
     Attributes:
         us_of: microseconds of a pattern as one kernel; None if it cannot be one.
+        cycles_per_byte: operations that are worth a byte not moved twice.
     """
 
     us_of: Callable[[Pattern], float | None]
+    cycles_per_byte: int
     name: str = "private_values"
 
     def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
-        plan = with_private_values(kernels.plan, self.us_of)
+        plan = with_private_values(kernels.plan, self.us_of, self.cycles_per_byte)
         return PassResult(replace(kernels, plan=plan), modified=plan is not kernels.plan)
 
 
-def with_private_values(plan: StitchPlan, us_of: Callable[[Pattern], float | None]) -> StitchPlan:
+def with_private_values(plan: StitchPlan, us_of: Callable[[Pattern], float | None], cycles_per_byte: int) -> StitchPlan:
     """The plan with those values computed by every kernel that wants one of which fewer bytes are moved then, an eighth
     of the value at least. Arithmetic may take more time than bytes: values whose kernels take longer then, together,
     are left out, if without them all kernels take less.
 
     Args:
         us_of: microseconds of a pattern as one kernel; None if it cannot be one.
+        cycles_per_byte: operations that are worth a byte not moved twice.
     """
     home = {node: i for i, pattern in enumerate(plan.patterns) for node in pattern.nodes}
     users = users_of(plan.graph.nodes())
-    found = _private_values(plan, home, users)
+    found = _private_values(plan, home, users, cycles_per_byte)
     best, least = plan, 0.0
     while found:
         readers = {value: {home[user] for user in users[value]} - {home[value]} for value in found}
@@ -88,8 +91,8 @@ def _lost_us(before: float | None, after: float | None) -> float:
     return math.inf if before is None or after is None else after - before
 
 
-def _private_values(plan: StitchPlan, home: Mapping[Node, int], users: Mapping[Node, Sequence[Node]]
-                    ) -> dict[Node, _Way]:
+def _private_values(plan: StitchPlan, home: Mapping[Node, int], users: Mapping[Node, Sequence[Node]],
+                    cycles_per_byte: int) -> dict[Node, _Way]:
     wanted = frozenset(live_out(plan.graph))
     elements = [not any(node.category in CALLED for node in pattern.nodes) for pattern in plan.patterns]
     found: dict[Node, _Way] = {}
@@ -98,14 +101,14 @@ def _private_values(plan: StitchPlan, home: Mapping[Node, int], users: Mapping[N
             if value in wanted or value.type.typical_bytes < LARGE \
                     or not all(user in home and elements[home[user]] for user in users[value]):
                 continue
-            way = _way_to(value, pattern, found)
+            way = _way_to(value, pattern, found, cycles_per_byte)
             others = {home[user]: plan.patterns[home[user]] for user in users[value] if not pattern.holds(user)}
             if way is not None and _saved_bytes(value, way, others.values(), found) * SMALL >= value.type.typical_bytes:
                 found[value] = way
     return found
 
 
-def _way_to(value: Node, pattern: Pattern, private: Mapping[Node, _Way]) -> _Way | None:
+def _way_to(value: Node, pattern: Pattern, private: Mapping[Node, _Way], cycles_per_byte: int) -> _Way | None:
     """How a pattern computes a value of what lies in memory; None where that is no cheap arithmetic."""
     nodes, seen, read, pending = set[Node](), set[Node](), set[Node](), [value]
     while pending:
@@ -124,7 +127,7 @@ def _way_to(value: Node, pattern: Pattern, private: Mapping[Node, _Way]) -> _Way
             return None
     for node in read & private.keys():
         nodes |= private[node].nodes
-    if sum(node.info.cost for node in nodes) > CYCLES_PER_BYTE * value.type.dtype.size:
+    if sum(node.info.cost for node in nodes) > cycles_per_byte * value.type.dtype.size:
         return None
     return _Way(frozenset(nodes), _in_memory(read, private))
 

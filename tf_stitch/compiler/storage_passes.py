@@ -15,13 +15,16 @@ class DecideStorage:
 
     Attributes:
         packed: kernels that do not depend on each other run at the same time, else one after the other.
+        order_bytes: that another order of kernels has to save.
     """
 
     packed: bool
+    order_bytes: int
     name: str = "decide_storage"
 
     def run(self, kernels: KernelPlan) -> PassResult[KernelPlan]:
-        storage = decide_storage(kernels.plan.graph, kernels.work, kernels.inputs, kernels.variables, self.packed)
+        storage = decide_storage(kernels.plan.graph, kernels.work, kernels.inputs, kernels.variables, self.packed,
+                                 self.order_bytes)
         return PassResult(replace(kernels, storage=storage), modified=True)
 
 

@@ -8,17 +8,27 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tf_stitch.atomic_file import read_verified, write_atomically, write_verified
+from tf_stitch.device.choice_numbers import ChoiceNumbers
+from tf_stitch.device.kernel_numbers import KernelNumbers, MatmulNumbers
+from tf_stitch.device.library_numbers import LibraryNumbers
 from tf_stitch.device.matmul_times import MatmulTimes, Sizes, parse_matmuls
+from tf_stitch.device.numbers import MeasuredNumber, group_of, parse_numbers, units
+from tf_stitch.device.size_numbers import HostNumbers, SizeNumbers
 from tf_stitch.errors import DamagedFileError, ProfileError
 
 VERSION = 4
 """Of the file format, and in the name of a user's own profile: one of another version is not read."""
+
+GROUPS: tuple[tuple[str, type[Any]], ...] = (
+    ("kernels", KernelNumbers), ("matmul_kernels", MatmulNumbers), ("choices", ChoiceNumbers),
+    ("library_calls", LibraryNumbers), ("sizes", SizeNumbers), ("host", HostNumbers))
+"""Properties of a profile, and what each holds."""
 
 MOST_ROW_BYTES = 16
 """Multiples of more make no matmul faster."""
@@ -58,6 +68,8 @@ class DeviceProfile:
             than were measured take what `matmul_rates` says.
         matmul_rates: element type -> bytes (2 to 16) of which the rows of all matrices begin at multiples -> 10^9
             multiplications, and as many additions, a second of a large matmul by the library. GPU only.
+        numbers: what else was measured on the device, by name, "group.field" (see GROUPS). Those that are missing
+            follow from the shipped profile of the target.
         made: hardware, versions, date, command.
     """
 
@@ -80,12 +92,41 @@ class DeviceProfile:
     barrier: Curve
     matmuls: tuple[tuple[str, MatmulTimes], ...]
     matmul_rates: tuple[tuple[str, tuple[tuple[int, float], ...]], ...] = ()
+    numbers: tuple[tuple[str, MeasuredNumber], ...] = ()
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def per_core(self) -> bool:
         """Whether rates and bandwidth are those of one core, not of the whole device."""
         return self.target == "cpu"
+
+    @cached_property
+    def kernels(self) -> KernelNumbers:
+        return group_of(KernelNumbers, "kernels", self, self._shipped)
+
+    @cached_property
+    def matmul_kernels(self) -> MatmulNumbers:
+        return group_of(MatmulNumbers, "matmul_kernels", self, self._shipped)
+
+    @cached_property
+    def choices(self) -> ChoiceNumbers:
+        return group_of(ChoiceNumbers, "choices", self, self._shipped)
+
+    @cached_property
+    def library_calls(self) -> LibraryNumbers:
+        return group_of(LibraryNumbers, "library_calls", self, self._shipped)
+
+    @cached_property
+    def sizes(self) -> SizeNumbers:
+        return group_of(SizeNumbers, "sizes", self, self._shipped)
+
+    @cached_property
+    def host(self) -> HostNumbers:
+        return group_of(HostNumbers, "host", self, self._shipped)
+
+    def _shipped(self) -> DeviceProfile:
+        """That numbers of other devices of the target follow from."""
+        return shipped_profile("h200" if self.target == "cuda" else "cpu")
 
     def rate(self, dtype: str, op: str, cost: float) -> float:
         """10^9 ops a second; one that was not measured takes `cost` times as long as an addition."""
@@ -154,7 +195,7 @@ class DeviceProfile:
         matmuls = {dtype: times.document() for dtype, times in self.matmuls}
         large = {dtype: {str(row): rate for row, rate in known} for dtype, known in self.matmul_rates}
         return {"version": VERSION, **values, "rates": rates, "matmuls": matmuls, "matmul_rates": large,
-                "made": dict(self.made)}
+                "numbers": {name: one._asdict() for name, one in self.numbers}, "made": dict(self.made)}
 
 
 def _bytes_of(dtype: str, sizes: Sizes) -> int:
@@ -184,6 +225,7 @@ def parse_profile(document: Any) -> DeviceProfile:
         raise ProfileError("a device profile is a JSON object")
     if document.get("version") != VERSION:
         raise ProfileError(f"version {document.get('version')!r} of a device profile; this tf_stitch reads {VERSION}")
+    document = {"numbers": {}, **document}
     known = {f.name for f in fields(DeviceProfile)}
     if set(document) != known | {"version"}:
         odd = ", ".join(sorted(set(document) ^ (known | {"version"})))
@@ -213,6 +255,8 @@ def _field(name: str, value: Any) -> Any:
                          for dtype, ops in sorted(value.items()))
     elif name == "matmuls":
         return parse_matmuls(value)
+    elif name == "numbers":
+        return parse_numbers(value, units(GROUPS))
     elif name == "matmul_rates":
         return tuple((dtype, tuple(sorted((_row_bytes(row), _number(name, rate)) for row, rate in known.items())))
                      for dtype, known in sorted(value.items()))
@@ -268,6 +312,7 @@ def write_profile(profile: DeviceProfile, path: Path, in_cache: bool) -> None:
     write(path, (json.dumps(profile.document(), indent=1) + "\n").encode(), 0o644)
 
 
+@cache
 def shipped_profile(name: str) -> DeviceProfile:
     """A profile that comes with the package: "h200" or "cpu"."""
     with resources.as_file(resources.files("tf_stitch.device") / "profiles" / f"{name}.json") as path:

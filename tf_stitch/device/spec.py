@@ -18,12 +18,13 @@ WARPGROUP_ARCHITECTURE = "90"
 """Compute capability of devices whose warpgroups multiply from shared memory (PTX ISA, wgmma: sm_90a alone)."""
 EARLY_START_ARCHITECTURE = 90
 """Compute capability from which CUDA graphs have programmatic edges (griddepcontrol, PTX ISA)."""
+RESIDENT = {"75": (1024, 16), "86": (1536, 16), "87": (1536, 16), "89": (1536, 24), "110": (1536, 24),
+            "120": (1536, 24), "121": (1536, 24)}
+"""Compute capability -> threads and blocks that a processor holds at once (CUDA C++ Programming Guide, technical
+specifications); others hold MOST_RESIDENT."""
+MOST_RESIDENT = 2048, 32
 BLOCK_BARRIERS = 16
 """On every such device (PTX ISA, bar.sync)."""
-LIBRARY_ADDEND = 3.0
-"""How much longer a GPU's library is taken to need for what it reads when a matmul is done than a kernel does. Set by
-hand: with biases and addends in its calls an encoder of 12 layers of 768, 4096 rows, took 145 us more on an H200 (3 %)
-than with none, where kernels' times had promised a gain."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class DeviceSpec:
         simt: a kernel is a grid of blocks of many threads; else tasks of one thread each.
         warp: threads that run in step and reduce by shuffles.
         registers: of a processor, 32 bits each, dealt out to its threads before a kernel runs.
+        resident_threads, resident_blocks: that a processor holds at once.
         queued: kernels, library calls and copies wait in a queue. Those that need nothing of each other run at the same
             time, kernels in one launch; and each launch is part of the time that is measured.
         stages_loads: what a thread loaded is worth keeping until it needs it again: the cache beside it has no room
@@ -56,7 +58,6 @@ class DeviceSpec:
         warpgroup_matmuls: four warps together multiply half types from shared memory (wgmma).
         float8_matmuls: a library multiplies float8 on tensor cores.
         convolution_epilogues: a library has convolutions that compute what follows them.
-        library_addend: time that a library call needs to read an addend, relative to a kernel's.
         fused_attention: a library has fused kernels of attentions and their gradients, whose times are known.
     """
 
@@ -71,6 +72,8 @@ class DeviceSpec:
     simt: bool = False
     warp: int = 1
     registers: int = 0
+    resident_threads: int = 0
+    resident_blocks: int = 0
     queued: bool = False
     stages_loads: bool = False
     vector_accesses: bool = False
@@ -80,7 +83,6 @@ class DeviceSpec:
     early_starts: bool = False
     async_copies: bool = False
     tensor_cores: bool = False
-    library_addend: float = 1.0
     fused_attention: bool = False
     float8_matmuls: bool = False
     warpgroup_matmuls: bool = False
@@ -90,13 +92,15 @@ class DeviceSpec:
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
     """An NVIDIA GPU of that profile and compute capability."""
     newer = int(architecture) >= ASYNC_COPY_ARCHITECTURE
+    threads, blocks = RESIDENT.get(architecture, MOST_RESIDENT)
     return DeviceSpec(profile.name, "cuda", profile.processors, profile, shared_bytes=profile.shared_bytes,
-                      architecture=architecture, tf32=True, simt=True, warp=32, registers=65536, queued=True,
+                      architecture=architecture, tf32=True, simt=True, warp=32, registers=65536,
+                      resident_threads=threads, resident_blocks=blocks, queued=True,
                       stages_loads=True, vector_accesses=True, grid_barrier=True,
                       largest_cluster=LARGEST_CLUSTER if int(architecture) >= CLUSTER_ARCHITECTURE else 1,
                       block_barriers=BLOCK_BARRIERS,
                       early_starts=int(architecture) >= EARLY_START_ARCHITECTURE, async_copies=newer,
-                      tensor_cores=newer, library_addend=LIBRARY_ADDEND,
+                      tensor_cores=newer,
                       float8_matmuls=int(architecture) >= FLOAT8_ARCHITECTURE,
                       warpgroup_matmuls=architecture == WARPGROUP_ARCHITECTURE)
 

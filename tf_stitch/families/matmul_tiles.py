@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.families.warpgroup_tiles import WARPGROUP_TILES, by_warpgroups, warpgroup_tiling, warpgroup_us
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.kernel_ir.cost import CLUSTER_US
 from tf_stitch.kernel_ir.matmul import WORD, MatmulShape, MatmulTiling, shared_words
 from tf_stitch.kernel_ir.work import SECTOR_BYTES
 
@@ -53,13 +52,6 @@ STAGES, COMPUTED_STAGES, MOST_STAGES = 4, 3, 8
 of their own, if half of a processor's memory has room: the next launch's blocks bring theirs beside. A step of GPT-2's
 decoder, 6 x 768, at batch 16 took 342 us on an H200 with 4, 297 with 6 or 8, and 300 with 4 of twice the warps; in
 bfloat16 270, 244 and 248."""
-MOST_SHARERS = 4
-"""Blocks of a cluster that share the terms of a tile. The same step took 277 us with one, 222 with 2, 196 with 4, 200
-with 8, which find place on fewer processors; in bfloat16 240, 181, 165, 167 (with one: a launch for each matmul)."""
-PROCESSOR_GBPS = 40.0
-"""What a processor gets from the last cache: 36 to 40 in that decoder's matmuls, whose blocks had one each."""
-BLOCK_US = 1.0
-"""Of each block that a processor has, besides what it reads. Assumed."""
 
 
 def leaves_idle(matrices: int, rows: int, columns: int) -> bool:
@@ -99,7 +91,8 @@ def suits(columns: int, shape: MatmulShape) -> bool:
 
 def sharers_of(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> Iterator[int]:
     """How many blocks may share the terms of a tile, so that each has a stage of them at least."""
-    most = min(MOST_SHARERS, device.largest_cluster, tiling_of(shape, tile, 1, device).steps(shape))
+    most = min(device.profile.matmul_kernels.most_sharers, device.largest_cluster,
+               tiling_of(shape, tile, 1, device).steps(shape))
     in_parts = tile in _few(shape)
     return takewhile(lambda sharers: sharers == 1 or (in_parts and sharers <= most), (1, 2, 4, 8))
 
@@ -136,4 +129,6 @@ def _few_us(shape: MatmulShape, tiling: MatmulTiling, device: DeviceSpec) -> flo
         shape.gates * max(tiling.columns // shape.gates, SECTOR_BYTES // shape.dtype.size)
     nbytes = (tiling.rows + columns) * shape.k * shape.dtype.size / tiling.sharers
     share = ceil_div(tiling.blocks(shape), device.processors)
-    return share * (nbytes / PROCESSOR_GBPS * 1e-3 + BLOCK_US) + (tiling.sharers > 1) * CLUSTER_US
+    matmuls, kernels = device.profile.matmul_kernels, device.profile.kernels
+    read = nbytes / matmuls.few_rows_gbps * 1e-3
+    return share * (read + matmuls.few_rows_block_us) + (tiling.sharers > 1) * kernels.cluster_us

@@ -51,9 +51,6 @@ WIDEST_BLOCK = 512
 """Threads of a block that is proposed; a template may have more."""
 LEAST_ROWS = 8
 """Of a block that copies the next one while it works on one."""
-WIDE = 256
-"""Threads up to which each has one access of a row, not more. On an H200 layernorm backward 65536x1024 took 207 us with
-256 threads, 210 with 128."""
 
 
 def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -123,8 +120,8 @@ def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, to_stage: in
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = math.ceil(domain.cols / vector)
     per_thread = max(1, REGISTER_BUDGET // (to_stage + columns) // vector)
-    threads = device.warp
-    while threads < WIDEST_BLOCK and (math.ceil(chunks / threads) > per_thread or threads < min(chunks, WIDE)):
+    threads, wide = device.warp, min(chunks, device.profile.sizes.wide_threads)
+    while threads < WIDEST_BLOCK and (math.ceil(chunks / threads) > per_thread or threads < wide):
         threads *= 2
     items = math.ceil(chunks / threads)
     if items > per_thread:

@@ -24,17 +24,12 @@ from tf_stitch.templates import LevelKind
 
 NAME = "row_values"
 
-DEAR = 24
-"""Cycles of a value from which a block shares it: a power, or two exponentials. Below, threads wait for memory longer
-than they compute it again."""
 SHARED_BY = 8
 """Threads of a row that would compute its values again, at least."""
 THREADS = 256
 """Of a block."""
 MOST_ITEMS = 8
 """Accesses of a thread, of all its rows together, that are unrolled."""
-BUSY = 4
-"""Blocks for each processor, at least, before a block takes more rows."""
 
 
 def propose_row_values(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -49,7 +44,7 @@ def propose_row_values(pattern: Pattern, device: DeviceSpec, aligned: bool) -> l
     if any(n.category in COLLECTED or n.kind is OpKind.TRANSPOSE for n in pattern.nodes):
         raise ScheduleError("a reduction, scan or transpose")
     elements = max((n.type.numel for n in pattern.outputs if not isinstance(n.type.numel, SymbolicDim)), default=0)
-    values = dear_row_values(pattern, elements)
+    values = dear_row_values(pattern, elements, device)
     if not values:
         raise ScheduleError("no dear value of rows")
     rows = values[0].type.numel
@@ -64,7 +59,7 @@ def propose_row_values(pattern: Pattern, device: DeviceSpec, aligned: bool) -> l
         raise ScheduleError("few threads share a row")
     items, at_once = ceil_div(chunks, row_threads), THREADS // row_threads
     waves = max(1, MOST_ITEMS // items)
-    while waves > 1 and rows < at_once * waves * BUSY * device.processors:
+    while waves > 1 and rows < at_once * waves * device.profile.sizes.busy_blocks * device.processors:
         waves //= 2
     mapping = ThreadMapping(ceil_div(rows, at_once * waves), THREADS, row_threads, at_once * waves, vector,
                             items if items <= MOST_ITEMS else 0, warp=device.warp)
@@ -72,7 +67,7 @@ def propose_row_values(pattern: Pattern, device: DeviceSpec, aligned: bool) -> l
     return [KernelSchedule(NAME, pattern, values[0], Domain(rows, cols), mapping, staged)]
 
 
-def dear_row_values(pattern: Pattern, elements: int) -> list[Node]:
+def dear_row_values(pattern: Pattern, elements: int, device: DeviceSpec) -> list[Node]:
     """Values that all elements of a row need, and that cost much to compute again: all of as many rows as the dearest.
 
     Args:
@@ -85,7 +80,7 @@ def dear_row_values(pattern: Pattern, elements: int) -> list[Node]:
                 if operand in found or operand in pattern.free or not pattern.holds(operand):
                     continue
                 cost = cost_of(operand, pattern) if _is_row_of(operand, user) else 0
-                if cost >= DEAR:
+                if cost >= device.profile.sizes.dear_cycles:
                     found[operand] = cost
     if not found:
         return []

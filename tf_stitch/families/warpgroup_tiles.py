@@ -12,11 +12,8 @@ from tf_stitch.kernel_ir.matmul import (
     GROUP_TERMS,
     LINE_BYTES,
     LINES_TOGETHER,
-    PAIR_GBPS,
-    PAIR_START_US,
     TURNS,
     WARPGROUP,
-    WARPGROUP_MACS,
     WORD,
     MatmulShape,
     MatmulTiling,
@@ -34,11 +31,6 @@ STAGES, FEWER_STAGES, MOST_STAGES = 4, 3, 6
 """Of operands in shared memory; with the second a processor has two blocks of 128 x 128; pairs have what fits."""
 WIDEST = 8
 """Columns that a thread of a pair may finish at a time: those of four threads that have two each."""
-PROCESSOR_GBPS = 45.0
-"""What a processor gets from the last cache where blocks alone multiply: [8192,8192] x [8192,8192] took an H200
-2,177 us by those of 256 x 128, 2,617 by those of 128 x 128."""
-ROUND_US = 1.5
-"""Of blocks that a processor has at a time, until their first operands are there and after their last terms."""
 
 
 def by_warpgroups(shape: MatmulShape, device: DeviceSpec) -> bool:
@@ -73,15 +65,15 @@ def _pair(shape: MatmulShape, tile: tuple[int, int]) -> str:
 
 def warpgroup_us(shape: MatmulShape, tiling: MatmulTiling, device: DeviceSpec) -> float:
     """How long the busiest processor takes, if what results are finished with is as much as they are."""
-    size = shape.dtype.size
+    size, matmuls = shape.dtype.size, device.profile.matmul_kernels
     results = tiling.rows * tiling.columns * 2 * size
     if tiling.pair:
-        turn, finish = pair_turn_us(shape, tiling), results / PAIR_GBPS * 1e-3
-        return PAIR_START_US + turn + (tiling.turns(shape) - 1) * max(turn, finish) + finish
-    multiplied = tiling.rows * tiling.columns * GROUP_TERMS / WARPGROUP_MACS
-    read = (tiling.rows + tiling.columns) * LINE_BYTES / PROCESSOR_GBPS
+        turn, finish = pair_turn_us(shape, tiling, matmuls), results / matmuls.pair_gbps * 1e-3
+        return matmuls.pair_start_us + turn + (tiling.turns(shape) - 1) * max(turn, finish) + finish
+    multiplied = tiling.rows * tiling.columns * GROUP_TERMS / matmuls.warpgroup_rate
+    read = (tiling.rows + tiling.columns) * LINE_BYTES / matmuls.warpgroup_gbps
     share = ceil_div(tiling.blocks(shape), device.processors)
     fit = blocks_that_fit(tiling.threads, MATMUL_REGISTERS + tiling.columns // 2, WORD * shared_words(shape, tiling),
                           device)
-    block = tiling.steps(shape) * max(read, multiplied) + results / PROCESSOR_GBPS
-    return share * block * 1e-3 + ceil_div(share, fit) * ROUND_US
+    block = tiling.steps(shape) * max(read, multiplied) + results / matmuls.warpgroup_gbps
+    return share * block * 1e-3 + ceil_div(share, fit) * matmuls.round_us

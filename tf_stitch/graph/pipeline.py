@@ -10,6 +10,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.branches.branch_nodes import ForNothing
 from tf_stitch.graph.branches.update_orders import touching
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.controls import Controls
@@ -89,10 +90,11 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
 
 def passes_before_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Passes that do not depend on whether loops may be folded."""
+    sizes = options.clusters.profiles["GPU"].sizes
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
         ValuesOfOptionals(),  # where a gradient needs a branch, both may become selects
-        BranchesToSelects(),
+        BranchesToSelects(ForNothing(sizes.branch_bytes, sizes.branch_multiplications)),
         UndoSwaps(),  # before sums, of which copies read parts
         RestoreSums(),  # a loop with a temporary variable would keep a state
         UnrollLoops(options.unroll),
@@ -103,7 +105,7 @@ def passes_from_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Passes that do, and all after them."""
     return (
         FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
-        LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still
+        LoopsAsOps(options.loops_as_ops, options.controls, options.clusters.profiles),  # what is a loop still
         SumsInStreams(options.controls, options.has_nccl, options.are_peers),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),

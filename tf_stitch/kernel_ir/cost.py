@@ -10,8 +10,6 @@ from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.index import Var
 from tf_stitch.kernel_ir.walk import arrays, bodies, own_accesses
 
-CLUSTER_US = 0.5
-"""A GPU's: a cluster barrier, and sending before it. Assumed."""
 INLINE_CYCLES = 200_000
 """A CPU kernel of less work than this runs in the calling thread. It takes 20 us or so: vectors of 16 are faster than
 these cycles say. Calibration found 0.7 us (an EPYC) to 5.8 us (a busy Xeon) for the hand-over, but the thread that is

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tf_stitch.device.kernel_numbers import MatmulNumbers
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.symbolic_dims import ceil_div
 
@@ -22,12 +23,6 @@ MAP_BYTES, BARRIER_BYTES = 128, 8
 """Of the description of a tensor in memory, from which boxes of it are copied, and of a barrier that counts bytes."""
 BLOCK_MAPS = 2 * MAP_BYTES // WORD
 """Words of memory in which a block describes both operands."""
-WARPGROUP_MACS, PAIR_GBPS, PAIR_START_US = 2900.0, 53.0, 3.5
-"""Multiplications with additions of half types that a processor does in a nanosecond where warpgroups multiply; what it
-gets from the last cache where pairs of blocks copy boxes; and what a launch of pairs takes before the first and behind
-the last. Where results were not stored an H200 took, less 5.5 us of each launch, 0.53 to 0.58 us for each 64 terms of
-192 x 128 results and 0.65 to 0.81 for those of 256 x 128, in matmuls of 2048 to 6304 rows and 768 to 4096 terms; copies
-alone gave a processor 51 to 56 bytes a nanosecond. By tiles of 128 x 128, which pairs have since, it takes 0.45 us."""
 TURNS = 2
 """Warpgroups of a block of a pair, which have its tiles in turns."""
 RESULT_PAD = 8
@@ -155,11 +150,11 @@ TOGETHER = 8
 """Rows of tiles whose columns are gone through together: blocks that run at one time share operands."""
 
 
-def pair_turn_us(shape: MatmulShape, tiling: MatmulTiling) -> float:
+def pair_turn_us(shape: MatmulShape, tiling: MatmulTiling, matmuls: MatmulNumbers) -> float:
     """Until the terms of one tile of a block of a pair are added up: multiplied, or copied if that takes longer."""
-    multiplied = tiling.rows * tiling.columns / WARPGROUP_MACS
+    multiplied = tiling.rows * tiling.columns / matmuls.warpgroup_rate
     halves = {"a": tiling.rows / 2 + tiling.columns, "b": tiling.rows + tiling.columns / 2}
-    copied = halves[tiling.pair] * shape.dtype.size / PAIR_GBPS
+    copied = halves[tiling.pair] * shape.dtype.size / matmuls.pair_gbps
     return tiling.steps(shape) * GROUP_TERMS * max(multiplied, copied) * 1e-3
 
 

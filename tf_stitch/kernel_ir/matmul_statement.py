@@ -13,13 +13,11 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.index import Var
 from tf_stitch.kernel_ir.interpreted_elements import load_matrix, on_vectors
 from tf_stitch.kernel_ir.matmul import (
-    PAIR_START_US,
     WARPGROUP,
     MatmulOperand,
     MatmulShape,
     MatmulTiling,
     finished_by_each,
-    pair_turn_us,
     shared_words,
     tiles_of,
 )
@@ -28,12 +26,6 @@ from tf_stitch.kernel_ir.statement import ArrayName, Body, Reads, Statement, Wri
 from tf_stitch.kernel_ir.statements import WHOLE_BLOCK, WaitsAt
 from tf_stitch.kernel_ir.tile_statement import Block, TileBlock, TileStatement, TileVerifier
 from tf_stitch.kernel_ir.tile_work import TileWork
-
-WARPGROUP_RATE = 3.0
-"""How much faster tensor cores multiply by wgmma than by mma.sync: WARPGROUP_MACS for 960 of half types."""
-BLOCK_START_US = 2.0
-"""Of blocks alone whose warpgroups multiply, before the first terms are there: an H200 took 9 to 18 us for kernels of
-which 5 to 13 were predicted without."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +112,11 @@ class Matmul(TileStatement):
             return
         own_terms = shape.k / tiling.sharers
         if tiling.warpgroups:
-            counter.work.in_turn, counter.work.alone_us = True, counter.work.alone_us + BLOCK_START_US
-        rate = WARPGROUP_RATE if tiling.warpgroups else 1.0
-        counter.work.multiply_adds += results * own_terms * shape.dtype.size / 4 / rate
+            counter.work.in_turn = True
+            counter.work.warpgroup_starts += 1
+            counter.work.warpgroup_multiply_adds += results * own_terms * shape.dtype.size / 4
+        else:
+            counter.work.multiply_adds += results * own_terms * shape.dtype.size / 4
         for of in self.operands:
             elements = times * of.extent * own_terms
             if of.its.place is not None:
@@ -140,9 +134,7 @@ class Matmul(TileStatement):
     def _count_pairs(self, counter: TileWork, times: float, results: float) -> None:
         """While one tile's results are finished the next one's terms are multiplied. Loads of results wait once."""
         shape, tiling = self.shape, self.tiling
-        turn = pair_turn_us(shape, tiling)
-        counter.work.alone_us += PAIR_START_US + turn
-        counter.work.beside_us += (times - 1) * turn
+        counter.work.paired.append((shape, tiling, times))
         each = shape.matrices * shape.k / tiling.blocks(shape)  # of an operand's lines, by a block, if each comes once
         for name, extent in ((self.a, shape.m), (self.b, shape.n)):
             counter.vectors(name, extent * each, False)

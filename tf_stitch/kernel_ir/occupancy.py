@@ -15,8 +15,6 @@ from tf_stitch.kernel_ir.walk import statements
 
 LARGEST_REGISTERS = 255
 """Registers of a thread, at most."""
-RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
-"""What a streaming multiprocessor holds at once."""
 BASE_REGISTERS = 32
 """Registers that a thread is assumed to take beside its arrays."""
 MATMUL_REGISTERS = 64
@@ -27,9 +25,9 @@ COMPILERS_CHOICE = 0
 
 def blocks_that_fit(threads: int, registers: int, shared_bytes: int, device: DeviceSpec) -> int:
     """Blocks of that need which a processor holds, at least one."""
-    by_threads = min(RESIDENT_THREADS, device.registers // min(registers, LARGEST_REGISTERS)) // threads
-    by_shared = device.profile.shared_bytes // shared_bytes if shared_bytes else RESIDENT_BLOCKS
-    return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
+    by_threads = min(device.resident_threads, device.registers // min(registers, LARGEST_REGISTERS)) // threads
+    by_shared = device.profile.shared_bytes // shared_bytes if shared_bytes else device.resident_blocks
+    return max(1, min(by_threads, by_shared, device.resident_blocks))
 
 
 def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:

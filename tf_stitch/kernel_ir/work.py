@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir.matmul import MatmulShape, MatmulTiling
 
 SECTOR_BYTES = 32
 """What memory moves at least."""
@@ -53,9 +54,10 @@ class Work:
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
         in_turn: blocks load, multiply and store one after the other, and few of them are on a processor.
-        alone_us: of a block, in which nothing else happens.
-        beside_us: of a block, beside all the rest, by threads that do nothing of that.
+        warpgroup_starts: of blocks alone whose warpgroups multiply.
+        paired: matmuls of pairs of blocks, and how many tiles each block has, one after the other.
         multiply_adds: multiplications with additions by tensor cores, in TF32.
+        warpgroup_multiply_adds: likewise, by warpgroups.
         together: elements of a loop's loads that a GPU's thread has under way, where it says so.
         lines: a GPU's: lines of the first cache that its warp's loads and stores look up, each for itself.
     """
@@ -73,8 +75,9 @@ class Work:
     registers: int = 0
     shared_bytes: int = 0
     in_turn: bool = False
-    alone_us: float = 0
-    beside_us: float = 0
+    warpgroup_starts: int = 0
+    paired: list[tuple[MatmulShape, MatmulTiling, float]] = field(default_factory=list)
     multiply_adds: float = 0
+    warpgroup_multiply_adds: float = 0
     lines: float = 0
     together: int = 1

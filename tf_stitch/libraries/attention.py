@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from tf_stitch.device.library_numbers import LibraryNumbers
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.ir import attention_reference as reference
 from tf_stitch.ir.dtypes import DType
@@ -40,10 +41,7 @@ RESULTS = {AttentionPass.FORWARD: (OpKind.ATTENTION, OpKind.ATTENTION_LOG_SUM),
                                     OpKind.ATTENTION_VALUE_GRAD)}
 """What one call can give."""
 _TILE = 128
-_US = {AttentionPass.FORWARD: (5.2, 0.0, 1.23e-8), AttentionPass.GRADIENT: (11.0, 4.0e-6, 3.28e-8)}
-"""Microseconds of the least, of each element of queries, and of each of the terms of which a score is the sum, by
-tiles of as many queries and keys, without those that a causal mask hides: within 16 % of what cuDNN 9.19 took at five
-shapes on an H200 (docs/decisions/attention.md)."""
+"""Queries, and keys, of a tile, by whose number times are predicted."""
 _PASSES = {kind: pass_ for pass_, kinds in RESULTS.items() for kind in kinds}
 _REFERENCES: dict[OpKind, Callable[..., NDArray[Any]]] = {
     OpKind.ATTENTION: reference.attended, OpKind.ATTENTION_QUERY_GRAD: reference.query_grad,
@@ -248,7 +246,8 @@ class AttentionLibrary(Library):
         attrs = root.attrs
         assert isinstance(attrs, AttentionAttrs)
         batch, heads, queries, columns = root.operands[0].type.dims
-        return call_us(_PASSES[root.kind], batch * heads, queries, root.operands[1].type.dims[2], columns, attrs.causal)
+        return call_us(_PASSES[root.kind], batch * heads, queries, root.operands[1].type.dims[2], columns, attrs.causal,
+                       profile.library_calls)
 
 
 def call_key(node: Node) -> object:
@@ -259,17 +258,21 @@ def call_key(node: Node) -> object:
     return _PASSES[node.kind], operands, attrs.scale, attrs.causal
 
 
-def call_us(kind: AttentionPass, matrices: int, queries: int, keys: int, columns: int, causal: bool) -> float:
-    """Microseconds of a call on the devices that it was measured on (DeviceSpec.fused_attention).
+def call_us(kind: AttentionPass, matrices: int, queries: int, keys: int, columns: int, causal: bool,
+            calls: LibraryNumbers) -> float:
+    """Microseconds of a call.
 
     Args:
         matrices: of queries, as many as of keys.
     """
     rows, others = -(-queries // _TILE), -(-keys // _TILE)
     tiles = rows * (rows + 1) // 2 if causal else rows * others
-    least, per_element, per_term = _US[kind]
+    terms = matrices * tiles * _TILE * _TILE * columns
+    if kind is AttentionPass.FORWARD:
+        return calls.attention_us + calls.attention_term_us * terms
     elements = matrices * queries * columns
-    return least + per_element * elements + per_term * matrices * tiles * _TILE * _TILE * columns
+    return calls.attention_gradient_us + calls.attention_gradient_element_us * elements \
+        + calls.attention_gradient_term_us * terms
 
 
 def _layout(path: Sequence[Node], memory: Node) -> Layout | None:

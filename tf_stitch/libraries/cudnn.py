@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tf_stitch.device.library_numbers import LibraryNumbers
 from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir import convolution_reference as reference
@@ -42,14 +43,8 @@ _PASSES = {OpKind.CONVOLUTION: ConvolutionPass.FORWARD, OpKind.CONVOLUTION_INPUT
 _REFERENCES = {ConvolutionPass.FORWARD: reference.convolution, ConvolutionPass.INPUT_GRADIENT: reference.input_grad,
                ConvolutionPass.FILTER_GRADIENT: reference.filter_grad}
 
-_DEPTHWISE_US = 8.0
-_DEPTHWISE_PARTS = {ConvolutionPass.FORWARD: {4: 0.116, 2: 0.217},
-                    ConvolutionPass.INPUT_GRADIENT: {4: 0.110, 2: 0.091},
-                    ConvolutionPass.FILTER_GRADIENT: {4: 0.062, 2: 0.190}}  # fmt: skip
-_STRIDED_DEPTHWISE_PART = 0.014
-"""Of depthwise convolutions: microseconds of the least, and multiplications as a part of what the device's lanes add,
-by bytes of an element; of gradients of images between whose windows elements are left out. cuDNN 9.19 on an H200, at
-seven sizes (docs/decisions/convolutions.md); assumed to be the same parts elsewhere."""
+_DEPTHWISE_BYTES = (DType.F32.size, DType.F16.size)
+"""Of elements of depthwise convolutions whose time is known."""
 
 _ALONG = ("image", "window", "windows")
 _ATTRS = ("strides", "dilations", "padding")
@@ -193,11 +188,25 @@ class ConvolutionLibrary(Library):
         """Microseconds of depthwise convolutions of two axes; others are estimated by bytes and operations."""
         attrs, size = root.attrs, root.type.dtype.size
         assert isinstance(attrs, ConvolutionAttrs)
-        parts = _DEPTHWISE_PARTS[_PASSES[root.kind]]
-        if not is_depthwise(root) or attrs.groups == 1 or size not in parts or len(attrs.strides) != 2:
+        if not is_depthwise(root) or attrs.groups == 1 or size not in _DEPTHWISE_BYTES or len(attrs.strides) != 2:
             return None
         strided = root.kind is OpKind.CONVOLUTION_INPUT_GRAD and attrs.strides != (1, 1)
-        return _DEPTHWISE_US + convolution_us(root, _STRIDED_DEPTHWISE_PART if strided else parts[size], profile)
+        calls = profile.library_calls
+        part = calls.depthwise_strided_grad if strided else _depthwise_part(_PASSES[root.kind], size, calls)
+        return calls.depthwise_us + convolution_us(root, part, profile)
+
+
+def _depthwise_part(kind: ConvolutionPass, size: int, calls: LibraryNumbers) -> float:
+    """Multiplications of a depthwise convolution, as a part of what the lanes of the device add.
+
+    Args:
+        size: bytes of an element, 4 or 2.
+    """
+    wide, half = {ConvolutionPass.FORWARD: (calls.depthwise_float32, calls.depthwise_half),
+                  ConvolutionPass.INPUT_GRADIENT: (calls.depthwise_input_grad_float32, calls.depthwise_input_grad_half),
+                  ConvolutionPass.FILTER_GRADIENT: (calls.depthwise_filter_grad_float32,
+                                                    calls.depthwise_filter_grad_half)}[kind]
+    return wide if size == DType.F32.size else half
 
 
 CUDNN = ConvolutionLibrary()

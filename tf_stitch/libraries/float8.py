@@ -20,9 +20,6 @@ from tf_stitch.wire_format import MOST_INT32, Number, Record
 
 TYPES = {DType.BF16: 14, DType.F16: 19, DType.F8_E5M2: 24, DType.F8_E4M3FN: 25}
 """Element types, as tensorflow.DataType numbers them."""
-PART, LEAST_US = 0.56, 3.7
-"""Time of a call as a part of that of bfloat16, and microseconds beside it: cuBLASLt 13.1 on an H200, layers of
-4096 x 768 x 768 to 8192 x 4096 x 4096 (docs/decisions/float8.md); assumed to be so elsewhere."""
 
 WORDS = Record("Float8GemmSpec", """\
 A matmul of float8, [m, k] by [n, k] -> [m, n], each times a scale, a float32. All are contiguous. Arguments are a, b,
@@ -103,7 +100,8 @@ class Float8Library(Library):
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
         m, n = (int(d) for d in root.type.dims)
         halves = profile.matmul_us(DType.BF16.value, (1, m, int(terms_of(root)), n))
-        return None if halves is None else LEAST_US + PART * halves
+        calls = profile.library_calls
+        return None if halves is None else calls.float8_us + calls.float8_part * halves
 
 
 FLOAT8 = Float8Library()

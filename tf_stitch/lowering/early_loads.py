@@ -18,9 +18,6 @@ from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import statements
 from tf_stitch.lowering.load_units import Unit, load_of, needed, units, words
 
-SMALL_BYTES = 2 << 20
-"""What an H200 moves in the time of a trip to memory. Gradients of layer norms of 2 to 10 MB took 5 to 8 % longer when
-everything was asked for at once."""
 MOST_HELD = 32
 """Registers (32 bits) for what is loaded before a loop, a branch or a barrier and used behind it."""
 
@@ -28,10 +25,10 @@ MOST_PINNED = 128
 """Registers for what is loaded first of all, of the 255 that a thread has at most."""
 
 
-def early_loads(program: k.Program) -> k.Program:
-    """The program with its loads made earlier, if it is small and a GPU's. Only inputs move: what a kernel writes and
-    reads again (scratch) stays where it is."""
-    if program.threads == 1 or not surely_less(buffer_bytes(program), SMALL_BYTES):
+def early_loads(program: k.Program, early_bytes: int) -> k.Program:
+    """The program with its loads made earlier, if it moves fewer bytes than these and is a GPU's. Only inputs move:
+    what a kernel writes and reads again (scratch) stays where it is."""
+    if program.threads == 1 or not surely_less(buffer_bytes(program), early_bytes):
         return program
     return replace(program, body=tuple(_held(_Moves(program).body(program.body))))
 

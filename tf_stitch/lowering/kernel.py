@@ -46,7 +46,7 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
         cost = size("cost", cost)  # of the kernel for all sizes it is a parameter too
     program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body, cost,
                       title(schedule.pattern), warp=schedule.mapping.warp)
-    program = place_arrays(early_loads(program))
+    program = place_arrays(early_loads(program, schedule.early_bytes))
     taken = shared_bytes(program) if program.threads > 1 else array_bytes(program)
     if 0 < schedule.array_room < taken:
         raise ScheduleError(f"arrays of {taken} bytes where a block has {schedule.array_room}", schedule.dominant.loc)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from tf_stitch.device.kernel_numbers import KernelNumbers
 from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.convolutions import MOST_TERMS, ConvolutionSizes, is_depthwise, sizes_of
@@ -149,12 +150,6 @@ def _wide(b: Builder, x: Node) -> Node:
     return b.cast(x, x.type.dtype.compute)
 
 
-_LEAST_US = 3.0
-_IN_REGISTERS, _IN_COLUMNS, _OF_FILTERS = 0.3, 0.065, 0.034
-"""Of kernels of ours: microseconds of the least, and multiplications as a part of what the device's lanes add: where
-neighbouring windows are kept in registers (assumed), by sums of columns, and of gradients of filters by those."""
-
-
 def faster_as_sum(node: Node, libraries: Sequence[Library], profile: DeviceProfile) -> bool:
     """Whether a static depthwise convolution, or a gradient of one, takes kernels less time than a library. A kernel
     computes what follows, too: where the library computes the convolution, its result is written, and read again."""
@@ -162,7 +157,7 @@ def faster_as_sum(node: Node, libraries: Sequence[Library], profile: DeviceProfi
     called = None if library is None else library.measured_us(node, profile)
     if called is None:
         return True
-    summed = _LEAST_US + convolution_us(node, _part(node), profile)
+    summed = profile.kernels.depthwise_us + convolution_us(node, _part(node, profile.kernels), profile)
     between = 2 * node.type.nbytes
     return summed <= called + 1e-3 * between / interpolate(profile.bandwidth, between)
 
@@ -172,7 +167,8 @@ def of_few_channels(node: Node) -> bool:
     return sizes_of(node).c * node.type.dtype.size < SECTOR_BYTES
 
 
-def _part(node: Node) -> float:
+def _part(node: Node, kernels: KernelNumbers) -> float:
+    """Multiplications of a kernel as a part of what the lanes of the device add."""
     if node.kind is OpKind.CONVOLUTION_FILTER_GRAD:
-        return _OF_FILTERS
-    return _IN_COLUMNS if of_few_channels(node) else _IN_REGISTERS
+        return kernels.depthwise_of_filters
+    return kernels.depthwise_in_columns if of_few_channels(node) else kernels.depthwise_in_registers

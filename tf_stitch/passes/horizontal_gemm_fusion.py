@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import accumulate
 
+from tf_stitch.device.kernel_numbers import MatmulNumbers
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, with_operands
 from tf_stitch.ir.matrices import terms_of, transposed_layout
@@ -21,12 +22,7 @@ from tf_stitch.pass_manager import PassResult
 
 TILE = 128
 """Rows and columns of the tile that a processor computes at a time in large matmuls."""
-TERM_NS = 16.0
-"""Of a tile, for each term of its sums, in float32 by TF32; halves take half as long. From 4096x768x768 on an H200:
-192 tiles, two waves, 25 us."""
 SOURCES = (OpKind.INPUT, OpKind.VARIABLE, OpKind.CONSTANT)
-LAUNCH_US = 2.0
-"""Of the kernel that puts the matrices side by side."""
 
 Matmuls = tuple[Node, ...]
 
@@ -38,10 +34,12 @@ class HorizontalGemmFusion:
     Attributes:
         processors: of the device.
         gbps: 10^9 bytes of memory a second.
+        matmuls: how long kernels of matmuls take on it.
     """
 
     processors: int
     gbps: float
+    matmuls: MatmulNumbers
     name: str = "horizontal_gemm_fusion"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
@@ -54,9 +52,9 @@ class HorizontalGemmFusion:
         rows, size = group[0].type.dims[0], group[0].type.dtype.size
         columns = [matmul.type.dims[1] for matmul in group]
         waves = sum(self._waves(rows, n) for n in columns) - self._waves(rows, sum(columns))
-        saved = waves * terms_of(group[0]) * TERM_NS * size / 4 * 1e-3
+        saved = waves * terms_of(group[0]) * self.matmuls.term_ns * size / 4 * 1e-3
         moved = 2 * sum(matmul.operands[1].type.nbytes for matmul in group)
-        return saved > LAUNCH_US + moved / self.gbps * 1e-3
+        return saved > self.matmuls.joining_us + moved / self.gbps * 1e-3
 
     def _waves(self, rows: int, columns: int) -> float:
         """Of fewer tiles than processors a part of one: their sums are split, or other work runs beside them."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
+from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, collect
 from tf_stitch.ir.matrices import terms_of
@@ -141,6 +142,11 @@ class TimesWithSums:
     def least_us(self) -> float:
         """The least time of a launch, without sums or with them."""
         return self.times.least_us
+
+    @property
+    def profile(self) -> DeviceProfile:
+        """The profile of the device."""
+        return self.times.profile
 
     def estimate(self, pattern: Pattern) -> float | None:
         """Without sums."""

@@ -48,25 +48,23 @@ def _replaced(matmul: Node) -> Node:
 
 UNIT = 16
 """Of which rows, columns and terms have to be multiples, and addresses in bytes: others have no kernel."""
-LEAST_GAIN_US = 0.5
-"""Predicted gains below this are noise: halves are multiplied."""
 
 
 def matmuls_of_float8(graph: TensorGraph, context: PassContext) -> set[Node]:
     """Matmuls that take less time in float8, each alone, even if kernels have to transpose their operands first, make
     scales of floats, and write float8 beside the half types that others read. Addresses have to be aligned."""
-    device, times = context.device, context.times
+    device, times, least_us = context.device, context.times, context.device.profile.choices.float8_us
     if not device.float8_matmuls or not context.aligned:
         return set()
     nodes = graph.nodes()
     found = {node: one for node in nodes if is_large_matmul(node) and (one := find_float8_matmul(node)) is not None
              and all(size % UNIT == 0 for size in (*node.type.dims, *node.operands[0].type.dims))}
     gains = {node: _gain(one, times) for node, one in found.items()}
-    chosen = {node for node, gain in gains.items() if gain >= LEAST_GAIN_US}
+    chosen = {node for node, gain in gains.items() if gain >= least_us}
     users, wanted = users_of(nodes), set(live_out(graph))
     while True:  # one that is not chosen reads halves, which are then written for it
         kept = {node for node in chosen
-                if gains[node] - _written_us(found[node], chosen, users, wanted, device) >= LEAST_GAIN_US}
+                if gains[node] - _written_us(found[node], chosen, users, wanted, device) >= least_us}
         if kept == chosen:
             return kept
         chosen = kept

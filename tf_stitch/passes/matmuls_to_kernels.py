@@ -31,10 +31,6 @@ REPEATED = 4
 """Matmuls with one matrix that are taken for the steps of a recurrent layer."""
 FEW_ROWS = 8
 """Up to here a CPU's library reads a matrix once, by all threads together (native/cpu/host_gemm.cc)."""
-SURELY, SURELY_REPEATED = 0.97, 0.85
-"""Of a library's measured time, what a kernel of ours may be predicted to take. For [16,768] x [768,50257] in TF32 it
-was 41 us, and 46 of the library: in CUDA graphs on an H200 both took 61; in bfloat16 22 and 23 became 41 and 102. The
-second is for those of a recurrent layer that have more than MOST_ROWS, of which none was timed by itself."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +83,14 @@ def matmuls_to_multiply(graph: TensorGraph, times: PatternTimes) -> set[Node]:
            and leaves_idle(math.prod(node.type.dims[:-2]), *node.type.dims[-2:])]
     repeated = _in_recurrent_layers(few) if REPEATED_IN_KERNELS else set()
     few = [node for node in few if node in repeated or node.type.dims[-2] <= MOST_ROWS]
-    found = {node for node in few if _multiplies_faster(node, times, _surely(node))}
+    found = {node for node in few if _multiplies_faster(node, times, _part(node, times))}
     return found and found - matmuls_of_attentions(graph, times)
 
 
 def matmuls_for_tasks(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """Matmuls of more than a few rows that tasks of a CPU surely multiply in less time than a library."""
     return {node for node in graph.nodes() if _is_large(node) and node.type.dims[-2] > FEW_ROWS
-            and _multiplies_faster(node, times, SURELY)}
+            and _multiplies_faster(node, times, times.profile.choices.task_part)}
 
 
 def _is_short(node: Node) -> bool:
@@ -119,10 +115,12 @@ def _in_recurrent_layers(matmuls: Sequence[Node]) -> set[Node]:
     return {node for group in groups.values() if len(group) >= REPEATED for node in group} | in_loops
 
 
-def _surely(matmul: Node) -> float:
-    return SURELY if matmul.type.dims[-2] <= MOST_ROWS else SURELY_REPEATED
+def _part(matmul: Node, times: PatternTimes) -> float:
+    choices = times.profile.choices
+    return choices.few_rows_part if matmul.type.dims[-2] <= MOST_ROWS else choices.repeated_part
 
 
-def _multiplies_faster(matmul: Node, times: PatternTimes, surely: float) -> bool:
+def _multiplies_faster(matmul: Node, times: PatternTimes, part: float) -> bool:
+    """Whether a kernel of ours is predicted to take at most this part of a library's time."""
     called, ours = times.exact(alone(matmul)), times.exact(alone(in_kernel(matmul)))
-    return called is not None and ours is not None and ours < surely * called
+    return called is not None and ours is not None and ours < part * called

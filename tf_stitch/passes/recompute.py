@@ -18,9 +18,6 @@ from tf_stitch.pass_manager import PassResult
 
 LARGE = 1 << 20
 """Bytes from which a value's way through memory is what its kernels take time for."""
-CYCLES_PER_BYTE = 12
-"""Operations of the op table's costs that are worth a byte not moved twice. By its data sheet an H200 does 13 in the
-time in which it writes and reads one."""
 SMALL = 8
 """What has to be kept besides, for all that is computed from it, is this much smaller than the value."""
 
@@ -31,9 +28,11 @@ class Recompute:
 
     Attributes:
         separates: whether a node is a matmul that no kernel computes.
+        cycles_per_byte: operations that are worth a byte not moved twice.
     """
 
     separates: Callable[[Node], bool]
+    cycles_per_byte: int
     name: str = "recompute"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
@@ -41,7 +40,7 @@ class Recompute:
         if not any(map(self.separates, nodes)):
             return PassResult(graph, modified=False)
         wanted = {n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs}
-        copies = _Copies(nodes, find_levels(nodes, self.separates, wanted))
+        copies = _Copies(nodes, find_levels(nodes, self.separates, wanted), self.cycles_per_byte)
         if not copies.made:
             return PassResult(graph, modified=False)
         outputs = [(key, copies.own[node]) for key, node in graph.outputs]
@@ -56,8 +55,8 @@ class _Copies:
         made: how many copies there are.
     """
 
-    def __init__(self, nodes: list[Node], levels: Levels) -> None:
-        self._levels = levels
+    def __init__(self, nodes: list[Node], levels: Levels, cycles_per_byte: int) -> None:
+        self._levels, self._cycles_per_byte = levels, cycles_per_byte
         self._cheap: dict[Node, bool] = {}
         self.own: dict[Node, Node] = {}
         self._later: dict[tuple[Node, int], Node] = {}
@@ -92,7 +91,7 @@ class _Copies:
     def _is_cheap(self, node: Node) -> bool:
         """Whether a value's way through memory takes longer than computing it from its sources."""
         if node not in self._cheap:
-            self._cheap[node] = _costs_at_most(node, self._levels, CYCLES_PER_BYTE * node.type.dtype.size)
+            self._cheap[node] = _costs_at_most(node, self._levels, self._cycles_per_byte * node.type.dtype.size)
         return self._cheap[node]
 
 

@@ -157,10 +157,6 @@ def _rewritten(scaled: ScaledResult, new: Mapping[Node, Node]) -> Node:
     return value if addend is None else b.add(value, addend)
 
 
-WORTH_US = 3.0
-"""What the kernel behind a call takes at least, beyond scaling the filters: launches that a graph overlaps are
-predicted too long, and matmuls take longer with a bias. ResNet-50's inference on an H200, all scales in filters, those
-of convolutions alone, none: one image 0.636, 0.614 and 0.603 ms, 32 images 2.30, 2.48 and 2.53."""
 _IN_MEMORY = (OpKind.INPUT, OpKind.VARIABLE)
 
 
@@ -193,7 +189,7 @@ def _gains(scaled: ScaledResult, users: dict[Node, list[Node]], wanted: frozense
     if not _is_read_by_calls(behind[-1], users, wanted):
         return False
     kernel = times.exact(make_pattern((n for n in behind if n not in free), users, wanted, free))
-    return kernel is not None and _filters_us(scaled.root, times) + WORTH_US < kernel
+    return kernel is not None and _filters_us(scaled.root, times) + times.profile.choices.scale_us < kernel
 
 
 def _then(value: Node, summed: bool, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[Node]:

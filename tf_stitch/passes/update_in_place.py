@@ -29,8 +29,6 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.position_masks import position_of
 from tf_stitch.ir.strided_view import VIEWS, Strides, path_to, reshaped, view_strides
 
-WORTH_BYTES = 1 << 18
-"""Of a tensor: a smaller one may be copied sooner than scatters are launched. An estimate, not measured on a GPU."""
 WORTH_SHARE = 8
 """This many times the rows that are written has a tensor at least."""
 
@@ -55,12 +53,17 @@ class _Write:
     row: Node
 
 
-def update_in_place(graph: TensorGraph, source: str, output: str) -> TensorGraph:
+def update_in_place(graph: TensorGraph, source: str, output: str, least_bytes: int) -> TensorGraph:
     """The graph with scatters in place, where the output `output` is the input `source` with some rows written and
-    nothing else of the old value is needed; else the graph itself."""
+    nothing else of the old value is needed; else the graph itself.
+
+    Args:
+        least_bytes: of the tensor. A smaller one may be copied sooner than scatters are launched.
+    """
     tensor = next((n for n in graph.inputs() if key_of(n) == source), None)
     result = dict(graph.outputs)[output]
-    if tensor is None or not tensor.type.is_static or tensor.type != result.type or tensor.type.nbytes < WORTH_BYTES:
+    if tensor is None or not tensor.type.is_static or tensor.type != result.type \
+            or tensor.type.nbytes < least_bytes:
         return graph
     if result.kind is OpKind.SCATTER and result.operands[0] is tensor:
         return _in_place(graph, result)

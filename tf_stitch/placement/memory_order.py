@@ -16,11 +16,6 @@ from heapq import heapify, heappop, heappush
 from tf_stitch.placement.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.placement.concurrency_levels import Touch, concurrency_levels, waits_for
 
-LARGE = 8 << 20
-"""Bytes of memory that a step of a GPU takes or frees from which on it waits for others that do; and that an order has
-to save there. By arithmetic, not measured: an H200 moves that in 2 us, about as long as a launch takes, so that two
-such kernels gain little from running side by side."""
-LEAST_SAVED = 1 << 20
 LEAST_SHARE = 0.05
 """Of the arena, that another order has to save."""
 
@@ -35,7 +30,7 @@ class Order:
     levels: tuple[int, ...]
 
 
-def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool) -> Order:
+def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool, least: int) -> Order:
     """The given order, or one in which less is alive.
 
     Args:
@@ -43,15 +38,15 @@ def order_steps(steps: Steps, kept: Collection[Hashable], packed: bool) -> Order
             other touches.
         kept: memory that is read after all steps.
         packed: steps of one level run at the same time; else one runs after the other.
+        least: bytes that an order has to save; and steps of one level that take or free as much wait for each other.
     """
     given = tuple(range(len(steps)))
     now = Order(given, tuple(concurrency_levels(steps)) if packed else given)
     if any(touch.nbytes is None for touches in steps for touch in touches):  # one order has to serve all sizes
         return now
-    least = LARGE if packed else LEAST_SAVED
     if live_bytes(_lives(steps, now, kept)) < least:
         return now
-    others = [_in_turn(steps, order, kept) if packed else Order(order, given)
+    others = [_in_turn(steps, order, kept, least) if packed else Order(order, given)
               for order in (greedy_order(steps, kept), *([given] if packed else []))]
     best = min(others, key=lambda order: live_bytes(_lives(steps, order, kept)))
     before = sum(plan_arena(_lives(steps, now, kept)).segments)
@@ -101,8 +96,8 @@ def greedy_order(steps: Steps, kept: Collection[Hashable] = ()) -> tuple[int, ..
     return tuple(found)
 
 
-def _in_turn(steps: Steps, order: tuple[int, ...], kept: Collection[Hashable]) -> Order:
-    """Rounds in which steps that take or free much memory follow each other as in `order`."""
+def _in_turn(steps: Steps, order: tuple[int, ...], kept: Collection[Hashable], least: int) -> Order:
+    """Rounds in which steps that take or free this much memory follow each other as in `order`."""
     own = [steps[i] for i in order]
     sizes, users = _memories(own)
     moved = [0] * len(own)
@@ -110,7 +105,7 @@ def _in_turn(steps: Steps, order: tuple[int, ...], kept: Collection[Hashable]) -
         moved[used[0]] += sizes[memory]
         if memory not in kept:
             moved[used[-1]] += sizes[memory]
-    large = [i for i, nbytes in enumerate(moved) if nbytes >= LARGE]
+    large = [i for i, nbytes in enumerate(moved) if nbytes >= least]
     return Order(order, tuple(concurrency_levels(own, dict(zip(large[1:], large, strict=False)))))
 
 

@@ -27,19 +27,20 @@ fresh buffer would have another address in every call, and a CUDA graph's nodes 
 
 
 def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str, ...],
-                 variables: tuple[str, ...], packed: bool = False) -> BufferPlan:
+                 variables: tuple[str, ...], packed: bool, order_bytes: int) -> BufferPlan:
     """As decide_storage and place_values."""
-    return place_values(decide_storage(graph, kernels, inputs, variables, packed))
+    return place_values(decide_storage(graph, kernels, inputs, variables, packed, order_bytes))
 
 
 def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str, ...],
-                   variables: tuple[str, ...], packed: bool) -> BufferPlan:
+                   variables: tuple[str, ...], packed: bool, order_bytes: int) -> BufferPlan:
     """Which values lie in outputs, in variables, and over an operand; what is copied in the end, since no kernel writes
     it there; and which kernels run at the same time. Nothing has a place in the arena yet.
 
     Args:
         kernels: in an order in which they can run.
         packed: kernels that do not depend on each other run at the same time, else one after the other.
+        order_bytes: that another order has to save.
         inputs, variables: keys and handles in the op's order.
     """
     plan = BufferPlan(list(kernels), inputs, variables)
@@ -58,7 +59,7 @@ def decide_storage(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[st
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, number[node.attrs.handle], copied, by_calls)
     steps = [[*_touches(plan, kernel), *_turns(graph, kernel)] for kernel in kernels]
-    order = order_steps(steps, {node for _, node in copies}, packed)
+    order = order_steps(steps, {node for _, node in copies}, packed, order_bytes)
     plan = replace(plan, kernels=[plan.kernels[i] for i in order.steps], levels=list(order.levels), writer={},
                    readers={})
     reuse_operands(plan, {node for _, node in copies})

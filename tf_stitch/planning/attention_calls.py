@@ -27,13 +27,6 @@ MATMULS = 2
 """Of an attention."""
 FEWEST_QUERIES = 17
 """Of a matrix, without gradients: who decodes has fewer, and kernels for these."""
-FORWARD_SURELY = 0.86
-"""Of what our kernel is predicted to take, what a call may: it took up to 16 % more than `call_us` says. Our kernel
-takes 0.70 to 1.17 of its prediction."""
-FORWARD_EXTRA_US = 12.4
-"""Of a call among kernels, beside its time by itself: nothing begins while it runs, nor it before what it waits for has
-ended. Networks on an H200 with 12 calls that by themselves take 12.4 us less each (ViT-B/16), 4.3 us less (GPT-2) and
-with eight (Llama-like) inferred in 3.14 and 3.13 ms, 2.74 and 2.69, 1.40 and 1.42."""
 
 
 def may_call(graph: TensorGraph, device: DeviceSpec) -> bool:
@@ -62,7 +55,7 @@ def _trained(graph: TensorGraph, times: PatternTimes) -> list[FusedTraining]:
     now = microseconds_now(graph, [trained for trained, _ in may], users, wanted, times)
     found: dict[FusedTraining, set[Node]] = {}  # each with what its calls read, and all that is made of
     for (_, fused), us in zip(may, now, strict=True):
-        if sum(_called_us(fused, kind) for kind in AttentionPass) >= us:
+        if sum(_called_us(fused, kind, times) for kind in AttentionPass) >= us:
             continue
         above = _made_of(x.node for x in (fused.queries, fused.keys, fused.values, fused.grad))
         if not _needs_itself(fused, above, found):
@@ -79,6 +72,7 @@ def _untrained(graph: TensorGraph, times: PatternTimes) -> Iterator[FusedAttenti
     if not attentions:
         return
     bare, free = free_nodes(nodes), free_nodes(nodes, attentions, wanted)
+    trusted = times.profile.choices
     for attention in attentions:
         matmuls = attention.first, attention.second
         fused = plain_attention(attention) if all(map(is_large_matmul, matmuls)) else None
@@ -90,7 +84,8 @@ def _untrained(graph: TensorGraph, times: PatternTimes) -> Iterator[FusedAttenti
         apart = forward_apart(attention, users, wanted, bare, times)
         ours = times.exact(make_pattern(attention.nodes, users, wanted, free))
         now = apart if ours is None else min(apart, ours)
-        if _called_us(fused, AttentionPass.FORWARD) + FORWARD_EXTRA_US < now * FORWARD_SURELY:
+        if _called_us(fused, AttentionPass.FORWARD, times) + trusted.attention_call_us \
+                < now * trusted.attention_call_part:
             yield fused
 
 
@@ -161,6 +156,7 @@ def _fits(fused: FusedAttention) -> bool:
         and (q[2] == k[2] or not fused.causal)
 
 
-def _called_us(fused: FusedAttention, kind: AttentionPass) -> float:
+def _called_us(fused: FusedAttention, kind: AttentionPass, times: PatternTimes) -> float:
     batch, heads, queries, columns = fused.queries.dims
-    return call_us(kind, batch * heads, queries, fused.keys.dims[2], columns, fused.causal)
+    return call_us(kind, batch * heads, queries, fused.keys.dims[2], columns, fused.causal,
+                   times.profile.library_calls)

@@ -17,12 +17,6 @@ from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.pattern import make_pattern
 from tf_stitch.planning.pattern_kind import AttentionKernel
 
-MISSED = 1.2
-"""The three kernels of training took 0.64 to 1.38 times what is predicted for them at six shapes, on an H200
-(docs/decisions/attention.md)."""
-FORWARD_MISSED = 1.2
-"""That of inference took 0.71 to 1.18 times as long at five shapes on an H200, 1.28 times with a mask in memory."""
-
 
 def matmuls_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """The matmuls of a region's attentions that become a kernel each."""
@@ -49,7 +43,8 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
         if not all(map(is_large_matmul, (attention.first, attention.second))):
             continue
         together = times.exact(make_pattern(attention.nodes, users, wanted, free))
-        if together is not None and together * FORWARD_MISSED < forward_apart(attention, users, wanted, bare, times):
+        longer = times.profile.choices.attention_times
+        if together is not None and together * longer < forward_apart(attention, users, wanted, bare, times):
             yield attention
     for gradient in gradients:
         if times.exact(make_pattern(gradient.nodes, users, wanted, free)) is not None:
@@ -74,8 +69,9 @@ def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
     attentions = [trained for trained in find_trained(nodes, users, wanted)
                   if all(map(is_large_matmul, trained.matmuls))]
     apart, anew = _both_times(graph, attentions, users, wanted, times)
+    longer = times.profile.choices.training_times
     return [copies for trained, before, after in zip(attentions, apart, anew, strict=True)
-            if after is not None and after * MISSED < before for copies in copies_for(trained)]
+            if after is not None and after * longer < before for copies in copies_for(trained)]
 
 
 def microseconds_now(graph: TensorGraph, attentions: Sequence[TrainedAttention], users: dict[Node, list[Node]],
@@ -87,7 +83,7 @@ def microseconds_now(graph: TensorGraph, attentions: Sequence[TrainedAttention],
         wanted: live-out values of the graph.
     """
     apart, anew = _both_times(graph, attentions, users, wanted, times)
-    return [before if after is None else min(before, after * MISSED)
+    return [before if after is None else min(before, after * times.profile.choices.training_times)
             for before, after in zip(apart, anew, strict=True)]
 
 

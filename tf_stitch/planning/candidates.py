@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
 from tf_stitch.planning.merging import MergeOptions, merged_patterns
-from tf_stitch.planning.part import TIE_US, Part
+from tf_stitch.planning.part import Part
 from tf_stitch.planning.substitution_fusion import substitution_patterns
 
 
@@ -58,4 +58,4 @@ def _is_unbeaten(part: Part, most: int) -> bool:
     kernels = max(2, -(-nodes // most))
     least = min(part.least_us, *(part.time(1 << i) or 0.0 for i in range(nodes)))  # one node may be a library call
     time = part.time(part.everything)
-    return time is not None and time <= kernels * least + (kernels - 1) * TIE_US
+    return time is not None and time <= kernels * least + (kernels - 1) * part.tie_us

@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tf_stitch.device.kernel_numbers import MatmulNumbers
 from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
-from tf_stitch.kernel_ir.cost import CLUSTER_US, INLINE_CYCLES
+from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.count_work import count_work
+from tf_stitch.kernel_ir.matmul import pair_turn_us
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit, resident_together
@@ -31,34 +33,6 @@ from tf_stitch.planning.pattern import Pattern
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
 """The interface of both evaluations (this one and `measured_cost`): microseconds of a pattern as one kernel; None if
 no kernel family takes it."""
-
-OVERLAP, LONE_OVERLAP, TURN_OVERLAP = 0.9, 0.7, 0.4
-"""Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times, unless they prefetch; the third where blocks do these in turn: matmuls by
-warpgroups of blocks alone, for nine of which an H200 took 0.84 to 1.28 times what is predicted so."""
-ADDITIONS_A_LINE = 128
-"""That a streaming multiprocessor's lanes make in the time in which it looks up a line of its first cache."""
-SATURATING_THREADS = 512
-"""Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
-after 4 cycles."""
-USUAL_TOGETHER = 64
-"""Elements of a loop under way, of which a thread that has more does the work of several: 48 blocks of 256 threads with
-128 were predicted to take half as long again for [1,3072] x [3072,768] in bfloat16 as tensor cores did, which took
-8.5 us in a decoder on an H200, those blocks 3."""
-TENSOR_RATE = 480
-"""Multiplications with additions by mma.sync in TF32 that a processor does in a nanosecond. An H200's attention over 64
-matrices of 512 queries and keys of 64 took 45 us."""
-TENSOR_THREADS = 256
-"""Threads of a processor from which its tensor cores are busy. From the same kernel at one sequence of 128."""
-SWEEP_LOSS = 1.1
-"""What a grid loop over more than the cache holds takes longer than a launch: as many blocks as are resident start,
-wait and end together. Measured on an H200: batch norm 262144x256 218 us fused, 212 apart; softmax 64x500000 113,
-105."""
-CACHE_KEPT = 0.5
-"""Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards. Assumed: the
-other half went to what the phase wrote and nobody reads."""
-NEAR_BYTES = 16384
-"""What a CPU's first cache surely holds: half of the smallest there are."""
 
 @dataclass(frozen=True)
 class Prediction:
@@ -76,7 +50,7 @@ class Prediction:
     compute: float
     wait: float
     nbytes: int
-    overlap: float = OVERLAP
+    overlap: float
 
     @property
     def us(self) -> float:
@@ -114,7 +88,7 @@ def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Predict
     """The time of one launch, its memory as warm as if `footprint` bytes, or what it moves itself, were swept again and
     again."""
     if not program.grid:  # no elements: nothing is launched
-        return Prediction(0.0, 0.0, 0.0, 0.0, 0)
+        return Prediction(0.0, 0.0, 0.0, 0.0, 0, 0.0)
     if program.looped:
         return _phases(program, device, footprint)
     if program.partitioned:
@@ -168,14 +142,14 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
     for i, loop in enumerate(loops):
         again = sum(sizes[name] for name in touched[i] & set[str]().union(*touched[:i]))
         if loop.backwards:
-            kept += min(again, device.profile.cache_bytes * CACHE_KEPT)
+            kept += min(again, device.profile.cache_bytes * device.profile.kernels.cache_kept)
     bandwidth = device.profile.bandwidth
     saved = _us(kept, bandwidth[-1][1]) - _us(kept, max(rate for _, rate in bandwidth))
     # Phases do not overlap: what each takes is what counts.
     total = -saved
     for part in parts:
         far = program.cooperative and part.nbytes > device.profile.cache_bytes
-        total += (part.us - part.launch) * (SWEEP_LOSS if far else 1.0)
+        total += (part.us - part.launch) * (device.profile.kernels.sweep_loss if far else 1.0)
     for loop in loops:  # while the blocks of one group wait, those of another work
         cross_block_reductions = sum(isinstance(s, GroupBarrier) for s in loop.body)
         barriers += cross_block_reductions * loop.blocks / program.grid / max(program.resident, 1)
@@ -192,6 +166,7 @@ def _ranges(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
 
 def _blocks(program: Program, work: Work, nbytes: int, gbps: float, room: _Room, device: DeviceSpec) -> Prediction:
     profile = device.profile
+    kernels, matmuls = profile.kernels, profile.matmul_kernels
     share = math.ceil(room.blocks / device.processors)  # blocks of the busiest processor
     uneven = share * device.processors / room.blocks
     memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
@@ -200,20 +175,33 @@ def _blocks(program: Program, work: Work, nbytes: int, gbps: float, room: _Room,
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
     threads = program.grid * max(program.threads, device.warp)
     together = min(room.resident, share) * max(program.threads, device.warp)
-    independent = together * max(work.together / USUAL_TOGETHER, 1.0)
-    compute = threads * ops * 1e-3 * uneven / min(1.0, independent / SATURATING_THREADS)
-    near = threads / device.warp * work.lines * ADDITIONS_A_LINE / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
+    independent = together * max(work.together / kernels.usual_together, 1.0)
+    compute = threads * ops * 1e-3 * uneven / min(1.0, independent / kernels.saturating_threads)
+    lines = threads / device.warp * work.lines
+    near = lines * kernels.line_additions / profile.rate(DType.F32.value, OpKind.ADD.value, 1)
     compute = max(compute, near * 1e-3 * uneven)
-    tensor_ns = work.multiply_adds / (TENSOR_RATE * device.processors)
-    compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)
+    multiply_adds = work.multiply_adds + work.warpgroup_multiply_adds / matmuls.warpgroup_times
+    tensor_ns = multiply_adds / (matmuls.tensor_rate * device.processors)
+    compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / matmuls.tensor_threads)
     waves = math.ceil(room.blocks / (room.resident * device.processors))
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
-    wait += work.cross_block_reductions * CLUSTER_US
-    wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us + work.beside_us
+    wait += work.cross_block_reductions * kernels.cluster_us
+    alone_us, beside_us = _matmul_us(work, matmuls)
+    wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us + beside_us
     alike = waves == 1 and not work.async_copies
-    overlap = TURN_OVERLAP if work.in_turn else LONE_OVERLAP if alike else OVERLAP
-    return Prediction(profile.launch_us + work.alone_us, memory, compute, wait, nbytes, overlap)
+    overlap = kernels.turn_overlap if work.in_turn else kernels.lone_overlap if alike else kernels.overlap
+    return Prediction(profile.launch_us + alone_us, memory, compute, wait, nbytes, overlap)
+
+
+def _matmul_us(work: Work, matmuls: MatmulNumbers) -> tuple[float, float]:
+    """Microseconds of warpgroups in which nothing else happens, and of those by threads that do nothing of the rest."""
+    alone, beside = work.warpgroup_starts * matmuls.block_start_us, 0.0
+    for shape, tiling, turns in work.paired:
+        turn = pair_turn_us(shape, tiling, matmuls)
+        alone += matmuls.pair_start_us + turn
+        beside += (turns - 1) * turn
+    return alone, beside
 
 
 def resident_blocks(program: Program, device: DeviceSpec) -> int:
@@ -250,15 +238,16 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
 def _tasks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
     launch = profile.launch_us
-    near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
+    near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, profile.kernels.near_bytes) / 1e3
     memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
     ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")
     compute = program.grid * (ops * 1e-3 + work.loops * profile.loop_us)
     used = min(device.processors, program.grid)
     if used == 1 or program.grid * program.cost < INLINE_CYCLES:
-        return Prediction(launch, memory, compute, 0.0, nbytes)
+        return Prediction(launch, memory, compute, 0.0, nbytes, profile.kernels.overlap)
     shared = profile.all_cores if nbytes > profile.cache_bytes else used
-    return Prediction(launch + profile.handover_us, memory / min(shared, used), compute / used, 0.0, nbytes)
+    return Prediction(launch + profile.handover_us, memory / min(shared, used), compute / used, 0.0, nbytes,
+                      profile.kernels.overlap)
 
 
 def _near_bytes(program: Program, work: Work) -> float:

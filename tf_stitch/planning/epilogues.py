@@ -11,9 +11,6 @@ from tf_stitch.planning.matmul_sizes import needs_library
 from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.pattern import make_pattern
 
-LEAST_GAIN_US = 0.2
-"""Predicted gains below this are noise: the kernel stays as it was planned."""
-
 Positions = frozenset[int]
 
 
@@ -125,7 +122,7 @@ class Epilogues:
         if user is not None:
             choices.append({**changed, kernel: Positions(), user: self._groups[user] | rest})
         gain, best = max(((self._gain(choice), choice) for choice in choices), key=lambda pair: pair[0])
-        if gain < LEAST_GAIN_US:
+        if gain < self._times.profile.choices.epilogue_us:
             return False
         for group, members in best.items():
             self._groups[group] = members

@@ -16,18 +16,11 @@ from tf_stitch.kernel_ir.cache_lines import CACHE_LINE_BYTES
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
-from tf_stitch.planning.cost_model import SATURATING_THREADS
 from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.repeated_work import repetitions
 
-CYCLES_PER_NS = 3.0
-"""Of a CPU, about; only where an estimate asks whether a kernel is inlined."""
-
-SCATTERED = 30
-"""Additions in the time of a load whose thread and those beside it, with COLUMNS columns each, read other lines of the
-first cache. An H200's kernel of 12.8 million sums of 16 terms by such a matrix took 237 us, its 180 MB 43."""
 COLUMNS = 4
-"""Of a thread."""
+"""Of a thread, where a matmul is inlined."""
 
 
 def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1, scattered: float = 0.0) -> float:
@@ -37,17 +30,17 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
         blocks, threads: of its schedule: blocks (CPU: tasks), and threads of each.
         scattered: nanoseconds of loads that count as arithmetic, see `scattered_ns`.
     """
-    profile = device.profile
+    profile, kernels = device.profile, device.profile.kernels
     times = repetitions(pattern)
     read = sum(n.type.nbytes * times.get(n, 1) for n in pattern.reads())
     moved = int(read) + sum(n.type.nbytes for n in pattern.outputs)
     memory = _memory_ns(moved, device)
     work = scattered + sum(_node_ns(node, device) * times.get(node, 1) for node in pattern.nodes)
     if device.simt:
-        busy = min(1.0, max(blocks, 1) * threads / (device.processors * SATURATING_THREADS))
+        busy = min(1.0, max(blocks, 1) * threads / (device.processors * kernels.saturating_threads))
         return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
     launch = profile.launch_us
-    if blocks == 1 or max(memory, work) < INLINE_CYCLES / CYCLES_PER_NS:
+    if blocks == 1 or max(memory, work) < INLINE_CYCLES / kernels.cycles_per_ns:
         return launch + max(memory, work) * 1e-3
     cores = min(device.processors, blocks)
     return launch + profile.handover_us + max(memory, work) * 1e-3 / cores
@@ -60,13 +53,13 @@ def call_us(pattern: Pattern, libraries: Sequence[Library], device: DeviceSpec) 
     known = set(root.reads())
     added = _memory_ns(sum(n.type.nbytes for n in pattern.reads() if n not in known), device)
     work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
-    added *= device.library_addend
+    added *= device.profile.library_calls.addend
     cores = device.processors if device.profile.per_core else 1
     library = library_of(pattern.nodes[0], libraries)
     alone = None if library is None else library.measured_us(pattern.nodes[0], device.profile)
     extra = library.epilogue_us if library is not None and work else 0.0
     if alone is None:
-        alone = estimate_us(root, device, device.processors, SATURATING_THREADS)
+        alone = estimate_us(root, device, device.processors, device.profile.kernels.saturating_threads)
     return alone + extra + (added + work / cores) * 1e-3
 
 
@@ -75,11 +68,11 @@ def scattered_ns(pattern: Pattern, device: DeviceSpec) -> float:
     side: threads beside each other, which have columns beside each other, find each a line of its own."""
     if not device.simt:
         return 0.0
-    scattered = 0.0
+    scattered, additions = 0.0, device.profile.kernels.scattered_additions
     for node in pattern.nodes:
         if isinstance(node.attrs, DotAttrs) and node.attrs.transpose_b:
             apart = COLUMNS * terms_of(node) * node.type.dtype.size
-            scattered += SCATTERED * min(1.0, apart / CACHE_LINE_BYTES) * _node_ns(node, device)
+            scattered += additions * min(1.0, apart / CACHE_LINE_BYTES) * _node_ns(node, device)
     return scattered
 
 

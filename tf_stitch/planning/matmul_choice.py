@@ -15,12 +15,6 @@ from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.pattern import Pattern, between, make_pattern
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
-LEAST_GAIN_US, NEARLY_US = 0.5, 0.1
-"""Predicted gains below the first are noise: the call stays. So are differences between gains below the second."""
-SURELY = 0.9
-"""Of the predicted time of a library's call and of kernels around it what one kernel may be predicted to take, unless
-the matmul was given to a kernel before. No pattern is to become slower, and an H200 takes 0.8 to 1.3 times what is
-predicted for the fastest tiles of 27 such kernels; up to 1.9 times for others, behind a norm."""
 MOST_TAKEN_FROM, MOST_LEFT = 64, 16
 """Nodes of a kernel before a call, or made of its results in one behind it, beyond which none is taken: cells have half
 as many. Where all steps are cut out of one tensor, or become one, there are hundreds, and what is left of them would be
@@ -62,6 +56,7 @@ class MatmulChoice:
     def __init__(self, work: Sequence[Node], needs: Sequence[Sequence[int]], groups: Sequence[Sequence[int]],
                  facts: RegionFacts, times: PatternTimes, which: Stitching) -> None:
         self._work, self._needs, self._facts, self._times = work, needs, facts, times
+        self._trusted = times.profile.choices
         self._which = which
         self._order = GroupOrder(needs, groups)
         self._groups, self._home = self._order.groups, self._order.home
@@ -136,11 +131,11 @@ class MatmulChoice:
         choices = [(gain, changed) for changed in found if (gain := self._gain(changed)) is not None]
         every = self._which is Stitching.ALL
         choices = [(len(changed[call]) if every else gain, changed) for gain, changed in choices
-                   if every or gain >= LEAST_GAIN_US]
+                   if every or gain >= self._trusted.stitched_us]
         if not choices:
             return False
         most = max(gain for gain, _ in choices)
-        alike = [choice for choice in choices if choice[0] > most - NEARLY_US] if but else choices
+        alike = [choice for choice in choices if choice[0] > most - self._trusted.stitched_tie_us] if but else choices
         _, changed = max(alike, key=lambda choice: (len(choice[1][call]) if but else 0, choice[0]))
         stitched = {group for group, members in changed.items() if members > self._groups[group]}
         self._order.change(changed)
@@ -231,7 +226,7 @@ class MatmulChoice:
             return None
         taken, takes = sum(filter(None, before)), sum(filter(None, after))
         given = any(is_in_kernel(self._work[p]) for group in changed for p in self._groups[group])
-        unsure = self._which is Stitching.PREDICTED and not given and takes > SURELY * taken
+        unsure = self._which is Stitching.PREDICTED and not given and takes > self._trusted.stitched_part * taken
         return None if unsure else taken - takes
 
     def _us(self, group: Positions) -> float | None:

@@ -6,14 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.ir.graph import Node
 from tf_stitch.libraries.call import Library
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.pattern import Pattern
-
-TIE_US = 0.5
-"""Predicted times that differ by less are the same: then the plan of fewer kernels is better."""
-
 
 OPTIMISM = 0.7
 """Factor of estimates, once exact times have corrected them: a pattern that looks a little worse is looked at, too."""
@@ -27,6 +24,10 @@ class PatternTimes(Protocol):
     @property
     def least_us(self) -> float:
         """What every kernel of several nodes takes: a launch."""
+
+    @property
+    def profile(self) -> DeviceProfile:
+        """The profile of the device that these times are for."""
 
     def estimate(self, pattern: Pattern) -> float | None:
         """From bytes and operations alone; None if no kernel family proposes anything. Cheap."""
@@ -60,6 +61,7 @@ class Part:
         edges: (before, after) between positions, data and control; acyclic.
 
     Attributes:
+        tie_us: predicted times that differ by less are the same.
         nodes_timed: of the patterns whose exact times were asked for, a node counted for each: what planning takes,
             without a clock.
     """
@@ -67,7 +69,7 @@ class Part:
     def __init__(self, nodes: Sequence[Node], edges: Sequence[Edge], facts: RegionFacts, times: PatternTimes) -> None:
         self.nodes, self.edges, self.facts = list(nodes), list(edges), facts
         self._times = times
-        self.least_us = times.least_us
+        self.least_us, self.tie_us = times.least_us, times.profile.choices.tie_us
         self.nodes_timed = 0
         self._estimates: dict[int, float | None] = {}
         self._exact: dict[int, float | None] = {}
@@ -155,14 +157,14 @@ class Part:
         return self._exact[mask] if mask in self._exact else self.estimate(mask)
 
     def gain(self, mask: int) -> float | None:
-        """Microseconds that one kernel saves against a kernel for each node, and TIE_US for every kernel less; None if
-        it cannot be one."""
+        """Microseconds that one kernel saves against a kernel for each node, and `tie_us` for every kernel less; None
+        if it cannot be one."""
         whole = self.time(mask)
         if whole is None:
             return None
         if not self._singles:
             self._singles = [self.time(1 << i) or 0.0 for i in range(len(self.nodes))]
-        return sum(self._singles[i] for i in bits(mask)) - whole + TIE_US * (mask.bit_count() - 1)
+        return sum(self._singles[i] for i in bits(mask)) - whole + self.tie_us * (mask.bit_count() - 1)
 
     def calibrate(self, most: int) -> None:
         """Computes the exact times of single nodes, of `most` at most, and scales the estimates by what they show. The

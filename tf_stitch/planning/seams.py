@@ -14,8 +14,6 @@ import networkx as nx
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode, memory_us, profile_of, saved_us
 
-WORTH_US = 0.5
-"""A seam is moved where that saves so much at least: a tenth of what an op costs."""
 _BEHIND, _BEFORE = 0, 1  # the ends of a cut, beside which it has nodes by their names
 
 
@@ -64,11 +62,11 @@ class Seams:
         found: dict[str, str] = {}
         for (before, behind), read in values.items():
             profile = profile_of(self._node[before].place, profiles)
-            if 2 * memory_us(profile, sum(self._node[p].result_bytes for p in read)) < WORTH_US:
+            if 2 * memory_us(profile, sum(self._node[p].result_bytes for p in read)) < profile.choices.seam_us:
                 continue
             moved, saved = self._moved(frozenset(groups.members(before)) - found.keys(),
                                        frozenset(groups.members(behind)))
-            if memory_us(profile, saved) >= WORTH_US:
+            if memory_us(profile, saved) >= profile.choices.seam_us:
                 found.update(dict.fromkeys(moved, behind))
         return found
 

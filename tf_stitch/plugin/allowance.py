@@ -9,20 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
+
+from tf_stitch.config import load_config
 
 START_SECONDS = 0.25
 """Processor time that may be spent before any call has been timed, and by which estimates may be too low."""
 SHARE = 1.0
 """The share of the time of calls that may be spent."""
-LOAD_SECONDS = 1.0
-"""Estimate for loading what rewrites graphs, which the first function pays."""
-NODE_SECONDS = 0.005
-"""Estimate for a node of a function, before this process has built one: rewriting, planning and compiling."""
-GPU_NODE_SECONDS = 0.001
-"""The same on GPUs: compilers run in threads of their own, on processors that such a program leaves idle, and do not
-count."""
 _TRUSTED_NODES = 500
-"""Nodes whose measured costs weigh as much as these."""
+"""Nodes whose measured costs weigh as much as the profile's estimates."""
+
+
+@cache
+def host_seconds(on_gpus: bool) -> tuple[float, float]:
+    """Estimates by the profile of this machine's CPU: for loading what rewrites graphs, and for each node."""
+    from tf_stitch.runtime.device_profiles import host_profile  # not before a function asks
+
+    host = host_profile(load_config().cache_dir).host
+    return host.load_seconds, host.gpu_node_seconds if on_gpus else host.node_seconds
 
 
 @dataclass(eq=False)
@@ -67,11 +72,11 @@ class Allowance:
 
     def cost(self, account: Account) -> float:
         """Estimated seconds of processor time for a function's kernels."""
-        node_seconds = GPU_NODE_SECONDS if account.on_gpus else NODE_SECONDS
+        load, node = host_seconds(account.on_gpus)
         if not self._built_nodes:
-            return LOAD_SECONDS + account.nodes * node_seconds
-        building = max(self.spent - LOAD_SECONDS, 0.0)
-        return account.nodes * (node_seconds * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
+            return load + account.nodes * node
+        building = max(self.spent - load, 0.0)
+        return account.nodes * (node * _TRUSTED_NODES + building) / (_TRUSTED_NODES + self._built_nodes)
 
     def covers(self, account: Account) -> bool:
         """Whether the kernels of a function may be begun."""

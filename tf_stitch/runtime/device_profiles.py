@@ -1,4 +1,5 @@
-"""Which profile holds for a device of this machine: the user's own where there is one, else one that was shipped."""
+"""Which profile holds for a device of this machine: the user's own where there is one, else one that was shipped, which
+is scaled to what the driver says of a GPU that it was not measured on."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from tf_stitch.device.default_profile import default_profile
 from tf_stitch.device.profile import VERSION, DeviceProfile, device_key, read_profile
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, cpu_spec, gpu_spec
 from tf_stitch.errors import BuildError, ProfileError
-from tf_stitch.runtime.device_query import compute_capability, cpu_count, cpu_name, gpu_name
+from tf_stitch.runtime.device_query import compute_capability, cpu_count, cpu_name, driver_facts, gpu_name
 
 
 def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
@@ -73,14 +75,27 @@ def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
                                                                ordinal or 0))
     if ordinal is None:
         return cpu_spec(own or CPU.profile, cpu_count())
-    return gpu_spec(own or H200.profile, compute_capability(ordinal))
+    return gpu_spec(own or _unmeasured(ordinal), compute_capability(ordinal))
+
+
+def _unmeasured(ordinal: int) -> DeviceProfile:
+    """The profile of a GPU that the user did not calibrate."""
+    name = gpu_name(ordinal)
+    if name == H200.profile.made["gpu"]:
+        return H200.profile
+    return default_profile(name, driver_facts(ordinal), H200.profile)
+
+
+def host_profile(cache_dir: Path) -> DeviceProfile:
+    """The profile of this machine's CPU: the shipped one where the user's own is damaged."""
+    return _profile(cache_dir, None, CPU)
 
 
 @lru_cache(maxsize=16)
 def profiles(cache_dir: Path) -> Mapping[str, DeviceProfile]:
     """The profiles of this machine's "CPU" and "GPU", for what is decided before a device is asked: a shipped one where
     there is no such GPU, or where the user's own profile is damaged (whoever builds kernels says so)."""
-    return {"CPU": _profile(cache_dir, None, CPU), "GPU": _profile(cache_dir, 0, H200)}
+    return {"CPU": host_profile(cache_dir), "GPU": _profile(cache_dir, 0, H200)}
 
 
 def _profile(cache_dir: Path, ordinal: int | None, shipped: DeviceSpec) -> DeviceProfile:

@@ -9,9 +9,13 @@ import platform
 from functools import lru_cache
 from pathlib import Path
 
+from tf_stitch.device.default_profile import DriverFacts
 from tf_stitch.errors import BuildError
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{MAJOR,MINOR}
+_PROCESSORS, _CLOCK_KHZ, _MEMORY_KHZ, _BUS_BITS, _CACHE_BYTES, _SHARED_BYTES = 16, 13, 36, 37, 38, 97
+"""CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, _CLOCK_RATE, _MEMORY_CLOCK_RATE, _GLOBAL_MEMORY_BUS_WIDTH, _L2_CACHE_SIZE,
+_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN."""
 
 
 def cpu_count() -> int:
@@ -70,6 +74,24 @@ def gpu_name(ordinal: int) -> str:
     return text.value.decode()
 
 
+@lru_cache(maxsize=16)
+def driver_facts(ordinal: int) -> DriverFacts:
+    """What the driver says of a CUDA device.
+
+    Raises:
+        BuildError: no CUDA driver, or no such device.
+    """
+    driver, device = _cuda_device(ordinal)
+    value = ctypes.c_int()
+    said: list[int] = []
+    for attribute in (_PROCESSORS, _CLOCK_KHZ, _MEMORY_KHZ, _BUS_BITS, _CACHE_BYTES, _SHARED_BYTES):
+        failed = driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+        said.append(0 if failed else value.value)
+    processors, clock, memory_clock, bus, cache, shared = said
+    gbps = 2 * memory_clock * bus / 8 / 1e6  # two bits of each line in a cycle
+    return DriverFacts(processors, clock / 1e3, gbps, cache, shared)
+
+
 @lru_cache(maxsize=64)
 def reach_each_other(one: int, other: int) -> bool:
     """Whether two CUDA devices can read each other's memory; False where there is no such device."""
@@ -105,9 +127,18 @@ def cpu_name() -> str:
 
 def cache_bytes() -> int:
     """Bytes of the largest cache of the first core; 1 MiB where the kernel does not say."""
+    return max(_cache_sizes(), default=1 << 20)
+
+
+def first_cache_bytes() -> int:
+    """Bytes of the smallest one; 32 KiB where the kernel does not say."""
+    return min(_cache_sizes(), default=1 << 15)
+
+
+def _cache_sizes() -> list[int]:
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()
         if text[:-1].isdigit() and text[-1] in "KM":
             sizes.append(int(text[:-1]) << (10 if text[-1] == "K" else 20))
-    return max(sizes, default=1 << 20)
+    return sizes

@@ -129,6 +129,8 @@ class KernelSchedule:
             cross-block reduction: each sums relative to its own maximum.
         ahead: the next row is copied to shared memory while this one is worked on (see lowering.prefetch).
         together: iterations of a reduction's loop whose loads a GPU's thread has under way together; 0: as in any.
+        rows_before_stores: whose loads a thread of a kernel of columns makes before it stores what becomes of them.
+        early_bytes: a kernel that moves fewer asks for all it reads at once.
         matmul: of a matmul's kernel, what it computes and the tiles of its blocks.
         rows_by: of a kernel that writes rows of a tensor in place, the family that computes them.
         origin: who chose the tiling.
@@ -151,6 +153,8 @@ class KernelSchedule:
     relative: tuple[Node, Node] | None = None
     ahead: bool = False
     together: int = 0
+    rows_before_stores: int = 1
+    early_bytes: int = 0
     matmul: tuple[MatmulShape, MatmulTiling] | None = None
     rows_by: str = ""
     origin: Origin = Origin.RULE

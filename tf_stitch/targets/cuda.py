@@ -83,7 +83,8 @@ def _passes(context: PassContext) -> tuple[Pass[TensorGraph], ...]:
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         MatmulsToFloat8.where_faster(context),  # before others put their operands together
         EliminateCommonSubexpressions(),  # scales, and transposes
-        HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
+        HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE),
+                             device.profile.matmul_kernels),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         _SPLIT_TERMS,  # after matmuls were put together
         AttentionsToCalls.where_faster(context),
@@ -92,7 +93,7 @@ def _passes(context: PassContext) -> tuple[Pass[TensorGraph], ...]:
         PadMatmuls.where_faster(context),  # after all that looks for matmuls and what is around them
         MatmulsToKernels.where_faster(context),
         WidenRows(),
-        Recompute(is_large),
+        Recompute(is_large, device.profile.sizes.cycles_per_byte),
         CopyOutputs(),  # each would be a copy in the queue
     )
 

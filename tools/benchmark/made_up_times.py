@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_stitch.device.spec import H200
 from tf_stitch.planning.pattern import Pattern
 
 
@@ -9,6 +10,7 @@ class MadeUpTimes:
     """A launch and the bytes moved; no schedule is made. Up to 40 nodes fit a kernel, two reductions of one shape."""
 
     least_us = 2.5
+    profile = H200.profile
 
     def exact(self, pattern: Pattern) -> float | None:
         reduced = {n.type.shape for n in pattern.nodes if n.category.value == "reduction"}

@@ -27,7 +27,7 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 from tools.benchmark.machine import describe_cpu, describe_gpu
 from tools.calibrate import gpu, host
 from tools.calibrate.check import check_errors
-from tools.calibrate.measure import document
+from tools.calibrate.measure import document, kept_numbers
 from tools.calibrate.table import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +70,9 @@ def calibrate() -> None:
     if "kernels" in _PARTS.value:
         side = gpu if _TARGET.value == "cuda" else host
         device, values, where = side.calibrate(cache)
+        numbers = kept_numbers(whole, where)
         whole |= document(device, values, where | made)
+        whole["numbers"] = numbers | whole["numbers"]
     if "executor" in _PARTS.value:
         from tools.calibrate.executor import Executor  # it imports TensorFlow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir.nodes import GridBarrier, Program
-from tf_stitch.runtime.device_query import compute_capability, cpu_count
+from tf_stitch.runtime.device_query import compute_capability, cpu_count, driver_facts
 from tf_stitch.runtime.device_run import queued_us, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
@@ -67,7 +67,9 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     values["matmul_rates"] = matmul_rates()
     values["cache_bytes"] = int(properties["l2CacheSize"])
     values["shared_bytes"] = device.shared_bytes
-    made = {"gpu": device.name, "processors": device.processors, "compute_capability": device.architecture,
+    here = driver_facts(cupy.cuda.Device().id)
+    made = {"gpu": device.name, "driver facts": asdict(here),
+            "processors": device.processors, "compute_capability": device.architecture,
             "driver": cupy.cuda.runtime.driverGetVersion(), "cupy": cupy.__version__, "numpy": np.__version__,
             "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())), "date": time.strftime("%Y-%m-%d")}  # fmt: skip
     return device, values, made

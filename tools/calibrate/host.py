@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +18,7 @@ from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.runtime.device_query import cache_bytes, cpu_count
+from tf_stitch.runtime.device_query import cache_bytes, cpu_count, first_cache_bytes
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import random_array, time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -39,6 +41,13 @@ SWEEP = 2
 """Times the last cache: what leaves nothing else in it."""
 MATMUL = (64, 256, 256)
 """Rows, terms, columns: its operands stay in the second cache."""
+LOADING = """
+import time, tensorflow, tf_stitch
+start = time.process_time()
+import tf_stitch.plugin.session
+print(time.process_time() - start)
+"""
+"""Prints the processor seconds of loading what rewrites graphs."""
 STREAM = 1 << 26
 """Bytes that each core streams to see what cores share."""
 
@@ -65,7 +74,20 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     values["loop_us"] = loop_us(timer, plan.elements)
     values["cache_bytes"] = cache_bytes()
     values["shared_bytes"] = 0
+    values["numbers"] = _numbers()
     return device, values, describe_cpu()
+
+
+def _numbers() -> dict[str, dict[str, Any]]:
+    """Numbers of the profile's groups that can be measured."""
+    said = "python -m tools.calibrate: "
+    found = {"kernels.near_bytes": {"value": first_cache_bytes() // 2, "unit": "bytes",
+                                    "measured": said + "half of the first cache, as the kernel has it"}}
+    loaded = subprocess.run([sys.executable, "-c", LOADING], check=False, capture_output=True, text=True)
+    if loaded.returncode == 0:  # else there is no TensorFlow
+        found["host.load_seconds"] = {"value": float(loaded.stdout.split()[-1]), "unit": "s",
+                                      "measured": said + "importing tf_stitch.plugin.session"}
+    return found
 
 
 def _call_us(device: DeviceSpec, cache: KernelCache) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -150,9 +150,19 @@ def all_cores(run: Callable[[], float], cores: int) -> float:
 def document(device: DeviceSpec, values: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     """The JSON of a profile, numbers rounded to four digits."""
     values = {"handover_us": 0.0, "all_cores": 1.0, "latency": [], "reduction": [], "loop_us": 0.0, "wave_us": 0.0,
-              "barrier": [], **values}
+              "barrier": [], "numbers": {}, **values}
     return {"version": VERSION, "name": device.name, "target": device.target, "processors": device.processors,
             **{name: rounded(value) for name, value in values.items()}, "made": made}  # fmt: skip
+
+
+def kept_numbers(before: dict[str, Any], where: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that a profile has so far and that stay: those of the same hardware. Others follow from what is measured.
+
+    Args:
+        where: what is measured now.
+    """
+    same = all(before["made"].get(part) == where.get(part) for part in ("gpu", "cpu"))
+    return dict(before["numbers"]) if same else {}
 
 
 def rounded(value: Any) -> Any:

@@ -26,6 +26,8 @@ def table(profile: DeviceProfile) -> str:
         lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
     for dtype, times in profile.matmuls:
         lines += [f"{dtype} matmuls, us:", *(_squares(times) or _few_rows(times))]
+    lines += ["numbers of this device alone; others follow:",
+              *(f"  {name} {one.value:g} {one.unit} ({one.measured})" for name, one in profile.numbers)]
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from tools.benchmark.raw_rows import raw_rows
 from tools.mutants import (
     attentions,
     convolutions,
+    devices,
     emission,
     foreign,
     graphs,
@@ -45,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *emission.MUTANTS, *attentions.MUTANTS, *convolutions.MUTANTS,
                                 *matmuls.MUTANTS, *kernels.MUTANTS, *thread_ranges.MUTANTS, *running.MUTANTS,
                                 *graphs.MUTANTS, *sizes.MUTANTS, *surroundings.MUTANTS, *foreign.MUTANTS,
-                                *serving.MUTANTS, *memory.MUTANTS, *measuring.MUTANTS)
+                                *serving.MUTANTS, *memory.MUTANTS, *measuring.MUTANTS, *devices.MUTANTS)
 
 
 def main() -> int:

@@ -65,7 +65,7 @@ MUTANTS = (
            "",
            (CHOICE,)),
     Mutant("filters are scaled at any cost", "tf_stitch/passes/scales_into_filters.py",
-           "return kernel is not None and _filters_us(scaled.root, times) + WORTH_US < kernel",
+           "return kernel is not None and _filters_us(scaled.root, times) + times.profile.choices.scale_us < kernel",
            "return kernel is not None",
            (CHOICE,)),
     Mutant("what follows convolutions is free", "tf_stitch/planning/estimate.py",

@@ -34,7 +34,7 @@ MUTANTS = (
            "return True",
            (ROW_VALUES + "::test_what_it_does_not_take",)),
     Mutant("cheap values of rows are shared", "tf_stitch/families/row_values.py",
-           "if cost >= DEAR:",
+           "if cost >= device.profile.sizes.dear_cycles:",
            "if cost:",
            (ROW_VALUES + "::test_what_it_does_not_take",)),
     # long sums
@@ -272,11 +272,11 @@ MUTANTS = (
            "if resident and len(programs) > 10:",
            ("tests/compiler/test_packing.py",)),
     Mutant("clusters on GPUs that have none", "tf_stitch/families/matmul_tiles.py",
-           "min(MOST_SHARERS, device.largest_cluster, ",
-           "min(MOST_SHARERS, ",
+           "min(device.profile.matmul_kernels.most_sharers, device.largest_cluster,",
+           "min(device.profile.matmul_kernels.most_sharers,",
            ("tests/families/test_matmul_tiles.py",)),
     Mutant("blocks of a cluster without terms", "tf_stitch/families/matmul_tiles.py",
-           ", tiling_of(shape, tile, 1, device).steps(shape))",
+           ",\n               tiling_of(shape, tile, 1, device).steps(shape))",
            ")",
            ("tests/families/test_matmul_tiles.py",)),
     # kernel_ir

@@ -7,7 +7,7 @@ import sys
 
 from tf_stitch.plugin import allowance
 
-allowance.LOAD_SECONDS = allowance.NODE_SECONDS = allowance.GPU_NODE_SECONDS = 0.0
+allowance.host_seconds = lambda on_gpus: (0.0, 0.0)
 allowance.SHARE = 1e9
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")

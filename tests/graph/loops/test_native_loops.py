@@ -16,7 +16,9 @@ from tests.frontend.check import types_of_graph
 from tests.graph.loops.loop_functions import I32, LoopCase, cases, floats, sliced_by_data
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tests.native.loops import Beside, Loop, expected
+from tests.support.numbers import set_numbers
 from tf_stitch.config import Fuel, StitchConfig
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
@@ -36,7 +38,6 @@ from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import DotAttrs, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.passes import update_in_place
 from tf_stitch.runtime import host_builder
 from tf_stitch.runtime.recorded_compiler import record_compiler
 
@@ -73,7 +74,8 @@ def of_graph(before: Lowered, config: StitchConfig | None = None) -> LoopChange:
         functions = {function.signature.name: function for function in before.graph_def.library.function}
         state = GraphState(before.graph_def, types_of_graph(graph), before.preserved, ALL)
         hoisted = hoist(list_rows(lower_loops(state, functions.get).state).state)
-        loops = native_loops.native_loops(hoisted, Controls(config or StitchConfig()))
+        profiles = {"CPU": CPU.profile, "GPU": H200.profile}
+        loops = native_loops.native_loops(hoisted, Controls(config or StitchConfig()), profiles)
         validate_graph(before.graph_def, loops.state.graph_def, before.preserved)
         import_graph(loops.state.graph_def, loops.state.types_of, ALL)  # every node has its types
     return loops
@@ -98,7 +100,7 @@ def test_what_it_computes(name: str, split: bool) -> None:
 @pytest.mark.parametrize(("name", "scatters"), [("cached", 2), ("overwritten", 1)])
 def test_what_a_body_writes_rows_of_is_updated(name: str, scatters: int, split: bool, monkeypatch: pytest.MonkeyPatch
                                                ) -> None:
-    monkeypatch.setattr(update_in_place, "WORTH_BYTES", 0)
+    set_numbers(monkeypatch, CPU, "sizes", in_place_bytes=0)
     case = CASES[name]
     found = find(case)
     [loop] = found.loops.state.native

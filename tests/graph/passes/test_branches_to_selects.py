@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
-from tests.graph.branches.programs import Program, branch_ops
+from tests.graph.branches.programs import MOST, Program, branch_ops
 from tf_stitch.graph.origin import origin
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.state import GraphState
@@ -321,13 +321,13 @@ def test_a_value_that_is_fetched_is_one() -> None:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
         state = GraphState(graph_def, types_of_graph(graph), frozenset({chosen}), device_type="GPU")
-        after = BranchesToSelects().run(state).graph.graph_def
+        after = BranchesToSelects(MOST).run(state).graph.graph_def
     assert {n.op for n in after.node if n.name == chosen} == {"SelectV2"}
 
 
 def test_on_a_cpu_nobody_asks() -> None:
     program = Program(values, [WEIGHTS])
-    done = BranchesToSelects().run(GraphState(program.before, lambda name: [], frozenset()))
+    done = BranchesToSelects(MOST).run(GraphState(program.before, lambda name: [], frozenset()))
     assert not done.modified
     assert done.graph.graph_def is program.before
     assert {branch.reason for branch in done.graph.branches} == {"on a CPU a branch costs little"}

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.graph.loops.lowered_loops import lowered
 from tf_stitch.config import StitchConfig
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.passes.loops_as_ops import LoopsAsOps
@@ -20,8 +21,11 @@ def until_large(x: Any) -> Any:
     return tf.while_loop(lambda a: tf.reduce_sum(a) < 9, lambda a: (tf.exp(a) + 1,), (x,))[0]
 
 
+PROFILES = {"CPU": CPU.profile, "GPU": H200.profile}
+
+
 def loops_as_ops(**options: Any) -> LoopsAsOps:
-    return LoopsAsOps(True, Controls(StitchConfig(**options)))
+    return LoopsAsOps(True, Controls(StitchConfig(**options)), PROFILES)
 
 
 def test_a_loop_that_data_ends_is_one_op() -> None:
@@ -69,4 +73,4 @@ def test_a_graph_that_is_offered_again_and_switched_off() -> None:
     state = lowered(until_large, X).state()
     once = loops_as_ops().run(state).graph
     assert loops_as_ops().run(once).graph is once
-    assert LoopsAsOps(False, Controls(StitchConfig())).run(state).graph is state
+    assert LoopsAsOps(False, Controls(StitchConfig()), PROFILES).run(state).graph is state

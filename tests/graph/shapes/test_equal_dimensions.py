@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.frontend.check import types_of_graph
 from tests.graph.loops.lowered_loops import lowered
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import CPU
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
@@ -177,7 +177,8 @@ def test_regions_are_formed_without_it_where_one_has_no_fallback(monkeypatch: py
     before = case.graph_def.SerializeToString(deterministic=True)
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(case.graph_def, name="")
-        options = GraphOptions.by(StitchConfig(), "CPU", True, {"CPU": CPU.profile}, Controls(StitchConfig()))
+        options = GraphOptions.by(StitchConfig(), "CPU", True, {"CPU": CPU.profile, "GPU": H200.profile},
+                                  Controls(StitchConfig()))
         state = GraphState(case.graph_def, types_of(graph), case.preserved, ALL)
         found = find_regions(state, options)
     assert found.regions.regions

@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential.runner import region
 from tests.support.matmul_times import FAST, NO_KERNEL, MatmulTimes, matmul
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.families.matmul_tiles import MOST_RESULTS
 from tf_stitch.families.matmul_tiles import MOST_ROWS as MOST_TILED_ROWS
 from tf_stitch.ir.builder import Builder
@@ -20,8 +21,6 @@ from tf_stitch.passes.matmuls_to_kernels import (
     FEW_ROWS,
     MOST_TERMS,
     REPEATED,
-    SURELY,
-    SURELY_REPEATED,
     in_a_loop,
     matmuls_for_tasks,
     matmuls_to_multiply,
@@ -30,6 +29,7 @@ from tf_stitch.planning.matmul_sizes import SMALL_MATMUL
 from tf_stitch.planning.pattern import Pattern
 
 B, F32 = Builder(), DType.F32
+CHOICES = H200.profile.choices
 
 
 @dataclass
@@ -49,8 +49,8 @@ def multiplied(node: Node, kernel_us: float | None) -> bool:
 
 
 def test_a_kernel_multiplies_few_rows_where_that_is_surely_faster() -> None:
-    assert multiplied(matmul(16, 64, 96), SURELY - 0.01)
-    assert not multiplied(matmul(16, 64, 96), SURELY + 0.01)
+    assert multiplied(matmul(16, 64, 96), CHOICES.few_rows_part - 0.01)
+    assert not multiplied(matmul(16, 64, 96), CHOICES.few_rows_part + 0.01)
     assert not multiplied(matmul(16, 64, 96), NO_KERNEL)
 
 
@@ -73,8 +73,8 @@ def repeated(rows: int, steps: int, kernel_us: float | None = FAST) -> int:
 def test_a_kernel_multiplies_more_rows_in_the_steps_of_a_recurrent_layer(rows: int) -> None:
     assert repeated(rows, REPEATED) == REPEATED
     assert repeated(rows, REPEATED - 1) == 0
-    assert repeated(rows, REPEATED, SURELY_REPEATED - 0.01) == REPEATED
-    assert repeated(rows, REPEATED, SURELY_REPEATED + 0.01) == 0
+    assert repeated(rows, REPEATED, CHOICES.repeated_part - 0.01) == REPEATED
+    assert repeated(rows, REPEATED, CHOICES.repeated_part + 0.01) == 0
 
 
 def test_a_library_multiplies_many_rows_in_a_recurrent_layer() -> None:
@@ -88,11 +88,14 @@ def test_an_iteration_of_a_loop_is_repeated() -> None:
 
 def test_tasks_of_a_cpu_multiply_what_they_are_surely_faster_with() -> None:
     def chosen(node: Node, kernel_us: float | None) -> bool:
-        return matmuls_for_tasks(region("g", [node]), TimesOfKernels(kernel_us=kernel_us)) == {node}
+        times = TimesOfKernels(kernel_us=kernel_us)
+        times.profile = CPU.profile
+        return matmuls_for_tasks(region("g", [node]), times) == {node}
 
     large = matmul(2048, 1024, 96)
-    assert chosen(large, SURELY - 0.01)
-    assert not chosen(large, SURELY + 0.01)
+    part = CPU.profile.choices.task_part
+    assert chosen(large, part - 0.01)
+    assert not chosen(large, part + 0.01)
     assert not chosen(large, NO_KERNEL)
     assert not chosen(matmul(FEW_ROWS, 64, 96), FAST), "a library reads the matrix once"
     assert not chosen(matmul(size("n", 16), 64, 96), FAST)

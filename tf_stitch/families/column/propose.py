@@ -17,9 +17,6 @@ from tf_stitch.schedule.vector_width import vector_width
 
 NAME = "column_reduction"
 
-CPU_SUMS = 256
-"""Sums of a CPU task that the compiler keeps in the registers of AVX-512. Tuning found it: with twice as many a column
-sum of 4000x4096 took 1.9 times as long."""
 LEAST_CPU_TILE = 64
 GPU_ACROSS = 32
 GPU_THREADS = 256
@@ -34,10 +31,6 @@ SHORT, MANY_BLOCKS = 128, 4
 MOST_REPEATED = 8192
 """Elements of a reduction that every block repeats: they come from a cache in less time than a launch takes."""
 
-ROWS_BEFORE_STORES = 2
-"""Rows whose loads a thread makes before it stores what becomes of them, of a tensor at least. Gradients of ResNet-50's
-batch normalizations that write 51 or 103 MB took 65.4, 68.7 and 128.6 us on an H200 so, with 4 rows 64.9, 67.8 and
-126.6, and 71.1, 92.4 and 131.7 with a loop of loads and stores that is unrolled four times."""
 
 
 def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -68,10 +61,11 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
             times = MORE_THREADS // mapping.threads if early else 1
             together = loads_together(pattern, elements, mapping.vector, times)
     else:
-        tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
+        tile = max(device.profile.sizes.cpu_sums // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, columns=True, warp=device.warp)
-    return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
+    return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together,
+                           rows_before_stores=device.profile.sizes.rows_before_stores)]
 
 
 def _multiplies_a_vector(pattern: Pattern, domain: Domain) -> bool:
@@ -166,7 +160,7 @@ def rows_before_stores(schedule: KernelSchedule) -> int:
     if any(domain.rows < x.type.numel < domain.rows * domain.cols and x.type.dims[-1] == inner for x in reads):
         return 1
     tensors = sum(x.type.numel >= domain.rows * domain.cols for x in reads)
-    rows = schedule.together or ROWS_BEFORE_STORES
+    rows = schedule.together or schedule.rows_before_stores
     while rows > 1 and (rows * tensors * mapping.vector > MOST_TOGETHER
                         or 2 * rows * (mapping.threads // mapping.row_threads) > domain.cols):
         rows //= 2

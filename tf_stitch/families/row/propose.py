@@ -44,15 +44,8 @@ SHORTEST_GROUP = 8
 """Least threads that share a row whose length changes."""
 SHARED_ELEMENTS = 16
 """Of a row that blocks share, what a thread keeps in registers."""
-TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
-"""As above, where blocks take rows in turn, keep them in registers, all values together, and read the next one ahead.
-On an H200 softmax 64x500000, written by hand, took 80 us with these, 81 to 84 with two blocks of 512 threads and 32
-elements."""
 LEAST_TURNS = 2
 """Of blocks that share rows and copy the next one while they work on one."""
-AHEAD_GAIN = 2
-"""As many turns, prefetched, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
-us, 11 took 86 to 90, 16 took 102 to 105; in shared memory, as generated, 5 took 92. What it moves takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -185,11 +178,12 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     if at_once is not None and at_once.launched == at_once.mapping.grid:
         return at_once
     regional = _in_shared_memory(single, outside, device)
-    accesses = TURN_ELEMENTS // max(len(outside), 1) // mapping.vector
-    in_turn = _parts(single, outside, Scheme.LOCAL, (TURN_BLOCKS, TURN_THREADS), accesses, device)
+    sizes = device.profile.sizes
+    accesses = sizes.turn_elements // max(len(outside), 1) // mapping.vector
+    in_turn = _parts(single, outside, Scheme.LOCAL, (sizes.turn_blocks, sizes.turn_threads), accesses, device)
     if in_turn is None or not in_turn.ahead:
         return regional
-    if regional is not None and (_turns(regional) == 1 or _turns(in_turn) > AHEAD_GAIN * _turns(regional)):
+    if regional is not None and (_turns(regional) == 1 or _turns(in_turn) > sizes.turn_times * _turns(regional)):
         return regional
     return in_turn
 

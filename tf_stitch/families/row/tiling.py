@@ -9,7 +9,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import LOOP
 from tf_stitch.families.row.on_chip_rows import with_room
-from tf_stitch.families.row.propose import LEAST_TURNS, REGISTER_ELEMENTS, TURN_BLOCKS, TURN_THREADS
+from tf_stitch.families.row.propose import LEAST_TURNS, REGISTER_ELEMENTS
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import ARG_KINDS
@@ -138,8 +138,9 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     if mapping.beyond:
         raise ScheduleError("blocks that wait at a grid barrier keep rows in one place", where)
     resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)
-    if mapping.items and mapping.threads == TURN_THREADS and resident * device.processors < mapping.grid:
-        resident = TURN_BLOCKS
+    sizes = device.profile.sizes
+    if mapping.items and mapping.threads == sizes.turn_threads and resident * device.processors < mapping.grid:
+        resident = sizes.turn_blocks
     slots = resident * device.processors
     if mapping.row_blocks > slots:
         raise ScheduleError(f"{mapping.row_blocks} blocks share a row; {slots} are resident", where)

@@ -10,7 +10,7 @@ from tf_stitch.frontend.tensorflow.control_context import Context, context_of, c
 from tf_stitch.frontend.tensorflow.control_flow import MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, producer_of
 from tf_stitch.graph.branches.branch_nodes import (
-    MOST_MULTIPLICATIONS,
+    ForNothing,
     Merges,
     maybe_new,
     multiplications_of,
@@ -20,9 +20,6 @@ from tf_stitch.graph.branches.branch_nodes import (
 from tf_stitch.graph.branches.update_orders import unordered_updates
 from tf_stitch.ir.dtypes import DType
 
-MOST_BYTES = 1 << 26
-"""Of variables and values for nothing. An H200 reads and writes as much in 28 us by its bandwidth; four regions of a
-small step, for three branches, took 0.7 ms more than one (docs/decisions/branches.md)."""
 BRANCH = "if:"
 _MAY_FIND_NONE = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
 """Who asks that may not read a variable where it is told no."""
@@ -59,20 +56,22 @@ class Branches:
         return self.for_nothing.keys()
 
 
-def branches_of(graph: ImportedGraph, frames: Mapping[str, str], preserved: Set[str]) -> Branches:
+def branches_of(graph: ImportedGraph, frames: Mapping[str, str], preserved: Set[str], most: ForNothing) -> Branches:
     """Branches in which nothing but what a kernel of ours computes happens, and updates of whole variables, on one GPU;
     and not much for nothing.
 
     Args:
         frames: as control_contexts has them.
         preserved: names of nodes that must exist, and may be fetched.
+        most: that one of them may do for nothing.
     """
-    return _Decision(graph, control_contexts(graph, frames), preserved).branches()
+    return _Decision(graph, control_contexts(graph, frames), preserved, most).branches()
 
 
 class _Decision:
-    def __init__(self, graph: ImportedGraph, contexts: Mapping[str, Context], preserved: Set[str]) -> None:
-        self._graph, self._contexts, self._preserved = graph, contexts, preserved
+    def __init__(self, graph: ImportedGraph, contexts: Mapping[str, Context], preserved: Set[str], most: ForNothing
+                 ) -> None:
+        self._graph, self._contexts, self._preserved, self._most = graph, contexts, preserved, most
         self._merges = dict(self._found_merges())
         self._values = _read(graph, MERGES) | preserved & graph.nodes.keys()
         self._members: dict[str, list[str]] = {}
@@ -108,7 +107,7 @@ class _Decision:
             why_not = self._stay.get(predicate) or self._why_not(predicate, names)
             if why_not is None:
                 sizes[predicate] = self._bytes_for_nothing(predicate, names)
-                if sizes[predicate] > MOST_BYTES:
+                if sizes[predicate] > self._most.nbytes:
                     why_not = f"{sizes[predicate] >> 20} MiB would be updated or chosen for nothing"
             if why_not is not None:
                 self._stay[predicate] = why_not
@@ -170,16 +169,17 @@ class _Decision:
             node = graph.nodes[name]
             if any(not key.startswith(BRANCH) for key, _ in self._contexts[name]):
                 return f"{name} is in a loop"
-            why_not = why_not_for_nothing(graph, node, self._merges, self._values, self._preserved, self._new)
+            why_not = why_not_for_nothing(graph, node, self._merges, self._values, self._preserved, self._new,
+                                          self._most.multiplications)
             if why_not is not None:
                 return why_not
             largest = max((v.type.nbytes for v in node.outputs if v is not None and node.weight and v.type.is_static),
                           default=0)
             sides = _sides(self._contexts[name])
-            if largest > MOST_BYTES and expected not in sides and node.op not in MERGES:
+            if largest > self._most.nbytes and expected not in sides and node.op not in MERGES:
                 return f"{name} would make {largest >> 20} MiB for nothing"
             multiplied += multiplications_of(graph, node) if node.library and expected not in sides else 0
-        if multiplied > MOST_MULTIPLICATIONS:
+        if multiplied > self._most.multiplications:
             return f"{multiplied:,} multiplications of matmuls would be for nothing"
         return why_not_on_one_gpu([graph.nodes[name] for name in names])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tf_stitch.frontend.tensorflow.attributes import is_stateful
 from tf_stitch.frontend.tensorflow.control_flow import MERGES
@@ -17,17 +17,26 @@ _ANYWHERE = frozenset({"Const", "NoOp"})
 _PASS_ON = _ANYWHERE | {"Identity", "Switch"}
 _OF_ANY_SHAPE = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
-MOST_MULTIPLICATIONS = 1 << 30
-"""Of a branch's matmuls for nothing. An H200 does as many in 32 us by what it is sold as, in float32 and without tensor
-cores; see both_sides.MOST_BYTES."""
 _UNKNOWN = 1 << 62
 
 Merges: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Merge of two sides of one branch -> (predicate, value if it is true, value if it is false)."""
 
 
+class ForNothing(NamedTuple):
+    """What a branch may do for nothing at most, where both of its sides are computed.
+
+    Attributes:
+        nbytes: of variables and values.
+        multiplications: of matmuls.
+    """
+
+    nbytes: int
+    multiplications: int
+
+
 def why_not_for_nothing(graph: ImportedGraph, node: ImportedNode, merges: Merges, values: Set[str],
-                        preserved: Set[str], new: Set[str]) -> str | None:
+                        preserved: Set[str], new: Set[str], multiplications: int) -> str | None:
     """Why a node may not run where it would not have, or, of a Merge, choose between two values that are there; None
     if it may.
 
@@ -35,6 +44,7 @@ def why_not_for_nothing(graph: ImportedGraph, node: ImportedNode, merges: Merges
         values: names of nodes whose value somebody reads.
         preserved: names of nodes that may be fetched.
         new: handles of variables that may have no value yet.
+        multiplications: of a matmul, at most.
     """
     name = node.name
     if node.op in MERGES:
@@ -52,7 +62,7 @@ def why_not_for_nothing(graph: ImportedGraph, node: ImportedNode, merges: Merges
         return f"{name}: {node.reason}"
     if is_stateful(node.op) and node.op != "ReadVariableOp":
         return f"{name}: {node.op} has side effects"
-    if node.library and (count := multiplications_of(graph, node)) > MOST_MULTIPLICATIONS:
+    if node.library and (count := multiplications_of(graph, node)) > multiplications:
         return f"{name}: {node.op} is a library call" + (f" of {count:,} multiplications" if count < _UNKNOWN else "")
     if node.checks or node.private:
         return f"{name}: {node.op} may fail"

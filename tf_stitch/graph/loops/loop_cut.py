@@ -53,10 +53,12 @@ class LoopCut:
     Args:
         graph: gets the nodes that the loop needs outside.
         stacked: lists that come from loops which have been cut out before, by their tensors.
+        in_place_bytes: of a carried value of which rows are written in place.
     """
 
-    def __init__(self, frame: LoopFrame, graph: EnclosingGraph, stacked: Mapping[str, StackedList]) -> None:
-        self._frame, self._graph = frame, graph
+    def __init__(self, frame: LoopFrame, graph: EnclosingGraph, stacked: Mapping[str, StackedList],
+                 in_place_bytes: int) -> None:
+        self._frame, self._graph, self._in_place_bytes = frame, graph, in_place_bytes
         self._variables = LoopVariables(frame)
         self._induction = InductionVariables(self._variables, graph.imported.statics)
         self._lists = LoopLists(self._variables, self._induction, graph, stacked)
@@ -96,7 +98,7 @@ class LoopCut:
         assignment = self._assignment(self._inputs, body, body, self._inputs)
         roles = assignment.roles(condition, ends)
         roles.check(roles)
-        return _Parts(_updating(body, roles), condition, roles, assignment.handed_out)
+        return _Parts(_updating(body, roles, self._in_place_bytes), condition, roles, assignment.handed_out)
 
     def _split(self, ends: Ends) -> _Parts:
         """The host decides, if it can, numbers rows and checks indices: by what it computes itself, beside the body."""
@@ -127,7 +129,7 @@ class LoopCut:
         assignment = self._assignment(self._inputs, body, host_body, inputs)
         roles = assignment.roles(None if decides else condition, ends)
         roles.check(host_roles)
-        return _Parts(_updating(body, roles), condition, roles, assignment.handed_out,
+        return _Parts(_updating(body, roles, self._in_place_bytes), condition, roles, assignment.handed_out,
                       HostPart(host_body, host_roles, inputs.tensors, tuple(inputs.types), decides))
 
     def _checks(self, members: Sequence[str]) -> tuple[Check, ...]:
@@ -219,12 +221,12 @@ class LoopCut:
             own.start_reserved(enter.name, self._inputs.number(self._lists.rows(variable)), dtype, dims)
 
 
-def _updating(body: RegionGraph, roles: LoopRoles) -> RegionGraph:
+def _updating(body: RegionGraph, roles: LoopRoles, in_place_bytes: int) -> RegionGraph:
     """The body with scatters in place in the carried values of which it writes rows."""
     carriers = Counter(role.output for role in roles.body if isinstance(role, Carried))
     rows = {role.output for role in roles.outputs if isinstance(role, Stack | Overlay)}
     graph = body.graph
     for number, role in enumerate(roles.body):
         if isinstance(role, Carried) and carriers[role.output] == 1 and role.output not in rows:
-            graph = update_in_place(graph, input_key(number), output_key(role.output))
+            graph = update_in_place(graph, input_key(number), output_key(role.output), in_place_bytes)
     return replace(body, graph=graph)

@@ -23,17 +23,19 @@ from tf_stitch.graph.loops.loop_device import device_of, is_split
 from tf_stitch.graph.loops.while_node import NativeLoop, while_node
 from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
+from tf_stitch.planning.remote_stitching import Profiles, profile_of
 
 
-def native_loops(state: GraphState, controls: Controls) -> LoopChange:
+def native_loops(state: GraphState, controls: Controls, profiles: Profiles) -> LoopChange:
     """Puts a StitchWhile in the place of each loop that can run as one op; the numbers of their regions are still to be
     given.
 
     Args:
         controls: what the user lets be taken.
+        profiles: of the devices.
     """
     contexts = control_contexts(state.imported, frame_names(state.graph_def))
-    replacement = _Replacement(state)
+    replacement = _Replacement(state, profiles)
     changed: dict[str, None] = {}
     stay: dict[str, str] = {}
     order = replacement.edit.order
@@ -78,8 +80,8 @@ def _alive_together(frame: LoopFrame, nodes: Sequence[NodeDef], contexts: Mappin
 class _Replacement:
     """Ops that take the place of loops, one by one, forward loops before those of their gradients."""
 
-    def __init__(self, state: GraphState) -> None:
-        self.edit = GraphEdit(state)
+    def __init__(self, state: GraphState, profiles: Profiles) -> None:
+        self.edit, self._profiles = GraphEdit(state), profiles
         self.loops: list[NativeLoop] = []
         self._lists: dict[str, StackedList] = {}
 
@@ -96,7 +98,7 @@ class _Replacement:
         name = edit.free_name(f"{frame.name}/stitched")
         around = EnclosingGraph(frame.name, edit.state.imported, edit.types, edit.defs, edit.users)
         device = device_of(frame, around, edit.state.is_own)
-        cut = LoopCut(frame, around, self._lists)
+        cut = LoopCut(frame, around, self._lists, profile_of((device,), self._profiles).sizes.in_place_bytes)
         loop = cut.loop(name, device, is_split(device))
         new = [*around.new.values(), while_node(loop)]
         set_origin(new[-1], [edit.defs[name] for name in loop.body.members if name in edit.defs])

@@ -14,7 +14,7 @@ from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
 from tf_stitch.graph.branches.both_sides import BRANCH, Branches, Sides, branches_of
 from tf_stitch.graph.branches.branch_entries import branch_entries, entries_without_import
-from tf_stitch.graph.branches.branch_nodes import ASSIGNMENTS
+from tf_stitch.graph.branches.branch_nodes import ASSIGNMENTS, ForNothing
 from tf_stitch.graph.branches.update_orders import earlier_accesses, is_read, touching
 from tf_stitch.graph.finish.access_order import check_access_order
 from tf_stitch.graph.graph_edit import GraphEdit
@@ -33,8 +33,12 @@ class BranchesToSelects:
     """On a GPU a branch asks the host, which waits for all work before it, and ends a region. Where both sides only
     compute (graph/branches/both_sides.py) and update variables - an optimizer behind a test of its gradients, or in
     every fourth step - both are computed, and what a side that is not taken would assign is what the variable had.
+
+    Attributes:
+        most: that a branch may do for nothing.
     """
 
+    most: ForNothing
     name: str = "branches_to_selects"
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
@@ -45,7 +49,7 @@ class BranchesToSelects:
         if state.device_type != "GPU" or not any(node.op in SWITCHES for node in state.graph_def.node):
             stay = entries_without_import(state.graph_def, state.device_type)
             return PassResult(replace(state, branches=stay).with_import_of(state) if stay else state, False)
-        branches = branches_of(state.imported, frame_names(state.graph_def), state.preserved)
+        branches = branches_of(state.imported, frame_names(state.graph_def), state.preserved, self.most)
         entries = branch_entries(state.graph_def, branches)
         if not branches.predicates:
             return PassResult(replace(state, branches=entries).with_import_of(state), False)

@@ -16,6 +16,7 @@ from tf_stitch.graph.loops.loop_state import carry_state
 from tf_stitch.graph.loops.native_loops import native_loops
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.planning.remote_stitching import Profiles
 from tf_stitch.report.entries import LoopEntry
 
 
@@ -29,10 +30,12 @@ class LoopsAsOps:
     Attributes:
         enabled: whether loops run as ops.
         controls: what the user lets be taken.
+        profiles: of the devices.
     """
 
     enabled: bool
     controls: Controls
+    profiles: Profiles
     name: str = "loops_as_ops"
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
@@ -56,7 +59,7 @@ class LoopsAsOps:
             stay |= lowered.stay
             carried = carry_state(lowered.state, but=stay)
             listed = list_rows(carried.state, but=stay)
-            found = native_loops(hoist(listed.state), self.controls)
+            found = native_loops(hoist(listed.state), self.controls, self.profiles)
             other = {*lowered.changed, *carried.changed, *listed.changed}
             left = {name: found.stay[name] for name in other & found.stay.keys()}
             if not left:
