@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +12,11 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tests.graph.branches.programs import Program
 from tests.graph.clustering.test_controls import reasons, regions, rewrite
 from tf_stitch.config import StitchConfig, load_config
-from tf_stitch.device.default_profile import default_profile, facts_of
 from tf_stitch.device.spec import H200
-from tf_stitch.graph.branches.branch_nodes import ForNothing
 from tf_stitch.graph.clustering.controls import Controls
 from tf_stitch.graph.clustering.stitch_node import stitch_node
 from tf_stitch.graph.fallback import fallback_subgraph
-from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
-from tf_stitch.graph.pipeline import GraphOptions, find_regions, finishing_passes, graph_passes
+from tf_stitch.graph.pipeline import GraphOptions, find_regions, finishing_passes
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import Pass
 
@@ -72,11 +68,3 @@ def test_what_is_computed_for_an_update_does_not_stand_for_it(monkeypatch: pytes
     computed = {name for region in found.regions.regions for name in region.members if "/tfs_" in name}
     assert {"LogicalAnd", "SelectV2", "ReadVariableOp"} <= {ops[name] for name in computed}
     assert {ops[name] for name in checked} == {"ReadVariableOp", "AssignVariableOp", "AssignSubVariableOp"}
-
-
-def test_what_a_branch_may_do_for_nothing_follows_the_device() -> None:
-    facts = facts_of(H200.profile.made)
-    slow = default_profile("slow", replace(facts, memory_gbps=facts.memory_gbps / 2), H200.profile)
-    for profile, most in ((H200.profile, ForNothing(1 << 26, 1 << 30)), (slow, ForNothing(1 << 25, 1 << 30))):
-        options = GraphOptions.by(StitchConfig(), "GPU", True, {"GPU": profile}, Controls(StitchConfig()))
-        assert [step.most for step in graph_passes(options) if isinstance(step, BranchesToSelects)] == [most]

@@ -13,7 +13,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.graph.clustering.controls import Controls
@@ -65,7 +65,8 @@ class Analysis:
         """
         start = time.perf_counter()
         device = target_of(self._device).device_type
-        options = GraphOptions.by(self._config, device, True, {device: self._device.profile}, self._controls)
+        profiles = {"CPU": CPU.profile, "GPU": H200.profile, device: self._device.profile}
+        options = GraphOptions.by(self._config, device, True, profiles, self._controls)
         instrument = Instrument[GraphState]()
         scope = scope_of(self._config.scope, convolutions=True)
         found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, scope, device_type=device),

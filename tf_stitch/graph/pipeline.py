@@ -10,7 +10,6 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.graph.branches.branch_nodes import ForNothing
 from tf_stitch.graph.branches.update_orders import touching
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.controls import Controls
@@ -90,11 +89,10 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
 
 def passes_before_folding(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Passes that do not depend on whether loops may be folded."""
-    sizes = options.clusters.profiles["GPU"].sizes
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
         ValuesOfOptionals(),  # where a gradient needs a branch, both may become selects
-        BranchesToSelects(ForNothing(sizes.branch_bytes, sizes.branch_multiplications)),
+        BranchesToSelects(options.clusters.profiles),
         UndoSwaps(),  # before sums, of which copies read parts
         RestoreSums(),  # a loop with a temporary variable would keep a state
         UnrollLoops(options.unroll),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.config import load_config
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, WHILES
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel
@@ -52,7 +53,8 @@ class Watcher:
         config = load_config()
         state = GraphState(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
                            device_type=self._device)
-        options = GraphOptions.by(config, self._device, native=True, profiles={}, controls=Controls(config))
+        profiles = {"CPU": CPU.profile, "GPU": H200.profile}
+        options = GraphOptions.by(config, self._device, native=True, profiles=profiles, controls=Controls(config))
         self.loops += fates(run_passes(state, graph_passes(options)))
 
 

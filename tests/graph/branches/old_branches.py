@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
-from tests.graph.branches.programs import MOST
+from tests.graph.branches.programs import PROFILES
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.state import GraphState
 
@@ -60,7 +60,7 @@ class OldProgram:
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(self._plain(self.before), name="")
             state = GraphState(self.before, types_of_graph(graph), frozenset(kept), device_type="GPU")
-            self.state = BranchesToSelects(MOST).run(state).graph
+            self.state = BranchesToSelects(PROFILES).run(state).graph
 
     @property
     def after(self) -> GraphDef:

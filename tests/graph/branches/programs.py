@@ -14,15 +14,13 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import H200
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.graph.branches.branch_nodes import ForNothing
 from tf_stitch.graph.finish.access_order import check_access_order
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
 from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
 from tf_stitch.graph.state import GraphState
 from tools.benchmark.gpu_regions import optimized
 
-SIZES = H200.profile.sizes
-MOST = ForNothing(SIZES.branch_bytes, SIZES.branch_multiplications)
+PROFILES = {"GPU": H200.profile}
 ALL = {"GPU": Matmuls.ALL_AND_CONVOLUTIONS}
 Values: TypeAlias = list[np.ndarray[Any, Any]]
 
@@ -64,7 +62,7 @@ class Program:
 
     @cached_property
     def state(self) -> GraphState:
-        return BranchesToSelects(MOST).run(ValuesOfOptionals().run(self.given).graph).graph
+        return BranchesToSelects(PROFILES).run(ValuesOfOptionals().run(self.given).graph).graph
 
     @property
     def after(self) -> GraphDef:

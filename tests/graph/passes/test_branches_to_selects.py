@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
-from tests.graph.branches.programs import MOST, Program, branch_ops
+from tests.graph.branches.programs import PROFILES, Program, branch_ops
+from tf_stitch.device.default_profile import default_profile, facts_of
+from tf_stitch.device.spec import H200
 from tf_stitch.graph.origin import origin
 from tf_stitch.graph.passes.branches_to_selects import BranchesToSelects
+from tf_stitch.graph.passes.values_of_optionals import ValuesOfOptionals
 from tf_stitch.graph.state import GraphState
 
 X = [np.array(x, np.float32) for x in ([1, 2, 3, 4], [-1, 0, 2, -5], [np.inf, 1, 1, 1], [0, 0, 0, 0], [9, 9, 9, -9])]
@@ -321,13 +325,13 @@ def test_a_value_that_is_fetched_is_one() -> None:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
         state = GraphState(graph_def, types_of_graph(graph), frozenset({chosen}), device_type="GPU")
-        after = BranchesToSelects(MOST).run(state).graph.graph_def
+        after = BranchesToSelects(PROFILES).run(state).graph.graph_def
     assert {n.op for n in after.node if n.name == chosen} == {"SelectV2"}
 
 
 def test_on_a_cpu_nobody_asks() -> None:
     program = Program(values, [WEIGHTS])
-    done = BranchesToSelects(MOST).run(GraphState(program.before, lambda name: [], frozenset()))
+    done = BranchesToSelects(PROFILES).run(GraphState(program.before, lambda name: [], frozenset()))
     assert not done.modified
     assert done.graph.graph_def is program.before
     assert {branch.reason for branch in done.graph.branches} == {"on a CPU a branch costs little"}
@@ -377,3 +381,13 @@ def test_who_asks_whether_a_variable_is_there_does_not_read_it_otherwise() -> No
     program = branching(lambda x, w: x + w, other, predicate=lambda x: tf.raw_ops.VarIsInitializedOp(
         resource=tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[4], shared_name="nowhere")))
     assert branch_ops(program.after)
+
+
+def test_what_a_branch_may_do_for_nothing_follows_the_device() -> None:
+    """One whose memory moves 8 bytes in the time in which an H200's moves 64 MiB."""
+    facts = facts_of(H200.profile.made)
+    slow = default_profile("slow", replace(facts, memory_gbps=facts.memory_gbps / (1 << 23)), H200.profile)
+    state = ValuesOfOptionals().run(Program(values, [WEIGHTS]).given).graph
+    for profile, stays in ((H200.profile, False), (slow, True)):
+        done = BranchesToSelects({"GPU": profile}).run(state).graph
+        assert any("for nothing" in str(branch.reason) for branch in done.branches) is stays

@@ -23,6 +23,7 @@ from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.pass_manager import PassResult
+from tf_stitch.planning.remote_stitching import Profiles
 
 _TRUTH: OutputType = (to_enum(DType.BOOL), ())
 _SUM = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
@@ -35,10 +36,10 @@ class BranchesToSelects:
     every fourth step - both are computed, and what a side that is not taken would assign is what the variable had.
 
     Attributes:
-        most: that a branch may do for nothing.
+        profiles: of the devices: a GPU's says what a branch may do for nothing.
     """
 
-    most: ForNothing
+    profiles: Profiles
     name: str = "branches_to_selects"
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
@@ -49,7 +50,9 @@ class BranchesToSelects:
         if state.device_type != "GPU" or not any(node.op in SWITCHES for node in state.graph_def.node):
             stay = entries_without_import(state.graph_def, state.device_type)
             return PassResult(replace(state, branches=stay).with_import_of(state) if stay else state, False)
-        branches = branches_of(state.imported, frame_names(state.graph_def), state.preserved, self.most)
+        sizes = self.profiles["GPU"].sizes
+        most = ForNothing(sizes.branch_bytes, sizes.branch_multiplications)
+        branches = branches_of(state.imported, frame_names(state.graph_def), state.preserved, most)
         entries = branch_entries(state.graph_def, branches)
         if not branches.predicates:
             return PassResult(replace(state, branches=entries).with_import_of(state), False)
