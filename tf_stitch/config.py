@@ -73,8 +73,8 @@ class StitchConfig:
         loop_op: whether loops whose body is a region run as one op: "auto" (unless nothing builds for the host), "0" or
             "1".
         planner: "ilp" (pulp) or "greedy".
-        matmuls: which matmuls are kernels of ours with what is around them: none ("library"), those of half types
-            "predicted" to be faster, or all that can ("stitched").
+        matmuls: which matmuls are kernels of ours with what is around them: none ("library"), those "predicted" to
+            be faster, or all that can ("stitched").
         reuse: how far kernels reuse values: "mapping", "hierarchy" or "merged", for experiments.
         min_region: fewest TensorFlow nodes with work in them that are worth a region; see `ClusterOptions`.
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
@@ -256,9 +256,9 @@ VARIABLES: Mapping[str, Variable] = {
                                   "as one op; auto: unless a GPU's loop would need a C compiler that is not there"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_MATMULS": Variable("matmuls", *_choice("library", "predicted", "stitched"),
-                                  "GPUs: which matmuls become one kernel with what is around them that a library's "
-                                  "call does not compute: none, those of half types predicted to be faster (H100, "
-                                  "H200), or all that can"),
+                                  "which matmuls become one kernel with what is around them that a library's call "
+                                  "does not compute: none, those predicted to be faster (of half types on an H100 or "
+                                  "H200, of float32 on a CPU), or all that can"),
     "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
                                 "how far kernels reuse values, for experiments"),
     "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,

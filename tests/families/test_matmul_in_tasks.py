@@ -194,3 +194,15 @@ def test_tasks_for_all_cores() -> None:
     assert grids == {(256, 64, 64): 32, (32, 64, 512): 32, (32, 64, 64): 4}
     arranged = compile_pattern(alone(matmul(4096, 64, 256, (False, True))), CPU).schedule.mapping
     assert (arranged.grid, arranged.items) == (8, 32)
+
+
+def test_a_library_multiplies_unless_kernels_are_asked_for() -> None:
+    """Under a budget of memory, what a kernel of a matmul holds besides is not computed again."""
+    graph = region("g", [B.exp(B.dot(x("a", 256, 256), x("b", 256, 256)))])
+
+    def kernels(matmuls: Stitching) -> list[str]:
+        options = CompileOptions(CPU, PlanOptions(matmuls=matmuls))
+        return families(compile_region(graph, *keys_of(graph), options))
+
+    assert kernels(Stitching.NONE) == ["elementwise"]
+    assert kernels(Stitching.PREDICTED) == [matmul_in_tasks.NAME]

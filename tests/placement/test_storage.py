@@ -29,7 +29,6 @@ from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode, Stmt
 from tf_stitch.kernel_ir.walk import BufferAccess, accesses
-from tf_stitch.passes import matmuls_to_kernels
 from tf_stitch.placement import in_place, known_accesses
 from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.placement.executable import ALIGNMENT, DeviceLaunch, LibraryStep
@@ -38,12 +37,6 @@ from tf_stitch.placement.liveness import scratch_parts
 from tf_stitch.placement.storage import plan_buffers
 
 B, F32 = p.B, DType.F32
-
-
-@pytest.fixture(autouse=True)
-def by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are the subject here, of a CPU's matmuls, too."""
-    monkeypatch.setattr(matmuls_to_kernels, "FEW_ROWS", 1 << 40)
 
 
 def planned(case: object, device: DeviceSpec) -> BufferPlan:

@@ -26,17 +26,10 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import LIBRARIES
-from tf_stitch.passes import matmuls_to_kernels
 from tf_stitch.planning.pattern_kind import kind_of
 
 B, F32 = p.B, DType.F32
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
-
-
-@pytest.fixture(autouse=True)
-def by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are the subject here, of a CPU's matmuls, too."""
-    monkeypatch.setattr(matmuls_to_kernels, "FEW_ROWS", 1 << 40)
 
 
 def dense(x: Node, name: str, columns: int = 32) -> Node:

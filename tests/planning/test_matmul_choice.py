@@ -203,6 +203,7 @@ def test_nothing_is_predicted_where_warpgroups_do_not_multiply() -> None:
     assert [stitching_of(name, older) for name in ("library", "predicted", "stitched")] == [
         Stitching.NONE, Stitching.NONE, Stitching.ALL]
     assert stitching_of("predicted", H200) is Stitching.PREDICTED
+    assert stitching_of("predicted", CPU) is Stitching.PREDICTED
 
 
 def test_what_a_call_computes_by_itself_stays_its() -> None:

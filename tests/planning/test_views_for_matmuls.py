@@ -12,19 +12,12 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_parser import parse_graph
-from tf_stitch.passes import matmuls_to_kernels
 from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
 
 B, F32 = p.B, DType.F32
 SEQUENCES, HEADS, DEPTH = 3, 4, 20
 BY_HEADS, KEYS_BY_HEADS = (0, 2, 1, 3), (0, 2, 3, 1)
-
-
-@pytest.fixture(autouse=True)
-def by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are the subject here, of a CPU's matmuls, too."""
-    monkeypatch.setattr(matmuls_to_kernels, "FEW_ROWS", 1 << 40)
 
 
 def heads(x: Node, perm: tuple[int, ...]) -> Node:

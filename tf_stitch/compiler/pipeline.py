@@ -31,6 +31,7 @@ from tf_stitch.placement.buffer_plan import BufferPlan
 from tf_stitch.placement.executable import Executable
 from tf_stitch.placement.memory_profile import MemoryProfile, memory_profile
 from tf_stitch.planning.limited_patterns import limit_patterns
+from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.memory_program import most
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import plan_region
@@ -89,10 +90,16 @@ class CompiledRegion:
         return memory_curve(self.planned.unlimited or self.planned, self.options)
 
 
-def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
-    """Tensor passes of the device's target, in order."""
+def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True,
+           matmuls: Stitching = Stitching.NONE) -> tuple[Pass[TensorGraph], ...]:
+    """Tensor passes of the device's target, in order.
+
+    Args:
+        matmuls: which become kernels of ours.
+    """
     times = PatternCompiler(device, aligned, LARGE)
-    return target_of(device).passes(PassContext(device, times, times.libraries, reuse, aligned))
+    return target_of(device).passes(PassContext(device, times, times.libraries, reuse, aligned,
+                                               matmuls is not Stitching.NONE))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
@@ -125,7 +132,8 @@ def planned_kernels(graph: TensorGraph, inputs: tuple[str, ...], variables: tupl
                     plan_instrument: Instrument[KernelPlan] | None = None) -> KernelPlan:
     """Compiles a static graph down to kernels and library calls whose values have places. Arguments and errors are
     those of compile_region."""
-    graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
+    graph = run_passes(graph, passes(options.device, options.reuse, options.aligned, options.plan.matmuls),
+                       instrument)
     verify_graph(graph, static=True)
     footprint = footprint_of(graph)
     compiler = PatternCompiler(options.device, options.aligned, footprint, options.measured, options.reuse,

@@ -19,6 +19,7 @@ class PassContext:
         libraries: whose calls regions of the device may hold.
         reuse: how far kernels may reuse values.
         aligned: every buffer starts at a multiple of 16 bytes.
+        matmul_kernels: kernels of ours are asked for, of matmuls with what is around them.
     """
 
     device: DeviceSpec
@@ -26,3 +27,4 @@ class PassContext:
     libraries: tuple[Library, ...]
     reuse: Reuse
     aligned: bool
+    matmul_kernels: bool = False

@@ -32,9 +32,10 @@ class Stitching(Enum):
 
 
 def stitching_of(name: str, device: DeviceSpec) -> Stitching:
-    """The choice of TF_STITCH_MATMULS on a device: none is predicted to be faster where warpgroups do not multiply."""
+    """The choice of TF_STITCH_MATMULS on a device: on GPUs none is predicted to be faster where warpgroups do not
+    multiply."""
     asked = Stitching(name)
-    return Stitching.NONE if asked is Stitching.PREDICTED and not device.warpgroup_matmuls else asked
+    return Stitching.NONE if asked is Stitching.PREDICTED and device.simt and not device.warpgroup_matmuls else asked
 
 
 class MatmulChoice:

@@ -33,10 +33,6 @@ CACHED_ELEMENTS = 1 << 18
 """Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, with
 four times as many elements 0.8 to 1."""
 
-ONE_THREAD = 5 << 16
-"""Elements of the three matrices of a product in float32 up to which TensorFlow has it computed by one thread, however
-many there are: those of 1.25 second caches of 1 MiB. A kernel of ours runs on all cores."""
-
 TOO_LARGE = "is a library call too large for a region"
 """The reason that keeps other matmuls out of regions, behind an op's name."""
 
@@ -99,14 +95,8 @@ def _is_small(matmul: Node) -> bool:
     rows = matmul.type.numel // max(columns, 1)
     if max(rows, terms) <= SMALL_ROWS and matmul.type.numel * terms <= SMALL_TERMS:
         return True
-    if matmul.type.dtype is DType.F32 and matmul.type.rank == 2 and _elements(matmul) <= ONE_THREAD:
-        return True
     if matmul.type.dtype is DType.BF16:
         return False  # oneDNN has instructions for them: 1.8 times as fast as float32 where an op's own time is small
     if terms * columns <= CACHED_ELEMENTS:
         return rows in FEW_ROWS
     return rows in SOME_ROWS and matmul.attrs.transpose_b
-
-
-def _elements(matmul: Node) -> int:
-    return sum(x.type.numel for x in (matmul, *matmul.operands))
