@@ -155,10 +155,15 @@ def files_of_tree() -> list[str]:
     return [file for file in listed if (ROOT / file).is_file()]
 
 
+def workers_on(processors: int) -> int:
+    """How many tools/test.sh has, and had when seconds were recorded."""
+    return min(5, processors + 2)
+
+
 def main(base: str = "main") -> None:
     [left] = _git("merge-base", base, "HEAD")
     changed = {*_git("diff", "--name-only", left), *_git("ls-files", "--others", "--exclude-standard")}
-    workers = min(4, max(2, os.cpu_count() or 1))
+    workers = workers_on(os.cpu_count() or 1)
     chosen, left_out = nearest(Sources(files_of_tree()), changed, seconds_on_record(), SECONDS * workers)
     print(f"{len(changed)} files have changed since {base} ({left[:8]}): the {len(chosen)} nearest test files run, "
           f"{len(left_out)} that are further away do not", file=sys.stderr)

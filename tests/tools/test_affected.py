@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tools.affected import ALL_KINDS, ROOT, SECONDS, WHOLE_TREE, Sources, files_of_tree, nearest, seconds_on_record
+from tools.affected import (
+    ALL_KINDS,
+    ROOT,
+    SECONDS,
+    WHOLE_TREE,
+    Sources,
+    files_of_tree,
+    nearest,
+    seconds_on_record,
+    workers_on,
+)
 from tools.mutants.__main__ import MUTANTS
 
 FILES = {
@@ -76,9 +86,9 @@ def test_what_is_named_in_the_tool_is_there() -> None:
 
 
 def test_tests_that_kill_mutants_are_chosen() -> None:
-    """On two workers. Those that are not are far from the mutant: tests of layers high above, and of one case."""
-    seconds = seconds_on_record()
-    chosen = {file: set(nearest(_tree(), [file], seconds, 2 * SECONDS)[0]) for file in {m.file for m in MUTANTS}}
+    """On two processors. Those that are not are far from the mutant: tests of layers high above, and of one case."""
+    seconds, most = seconds_on_record(), workers_on(2) * SECONDS
+    chosen = {file: set(nearest(_tree(), [file], seconds, most)[0]) for file in {m.file for m in MUTANTS}}
     missed = [mutant.name for mutant in MUTANTS
               if not chosen[mutant.file] & {test.partition("::")[0] for test in mutant.tests}]
     assert len(MUTANTS) - len(missed) >= 50
