@@ -68,8 +68,8 @@ def other_lengths() -> dict[str, Any]:
 
 
 def main() -> None:
-    results = [train("encoder", Workload(encoder(2, 32, 2), (2, 8, 32))), train("mlp", Workload(mlp(3, 32), (16, 32))),
-               mixed_precision(), loop(), other_lengths()]
+    results = [train("encoder", Workload(encoder(2, 32, 2), (2, 8, 32))),
+               train("mlp", Workload(mlp(32, 32, 32, 32), (16, 32))), mixed_precision(), loop(), other_lengths()]
     print(json.dumps(results))
 
 
