@@ -116,11 +116,12 @@ def _in_recurrent_layers(matmuls: Sequence[Node]) -> set[Node]:
 
 
 def _part(matmul: Node, times: PatternTimes) -> float:
+    """What a GPU's kernel may be predicted to take of a library's time."""
     choices = times.profile.choices
     return choices.few_rows_part if matmul.type.dims[-2] <= MOST_ROWS else choices.repeated_part
 
 
 def _multiplies_faster(matmul: Node, times: PatternTimes, part: float) -> bool:
-    """Whether a kernel of ours is predicted to take at most this part of a library's time."""
+    """Whether a kernel of ours is predicted to take less than this part of a library's time."""
     called, ours = times.exact(alone(matmul)), times.exact(alone(in_kernel(matmul)))
     return called is not None and ours is not None and ours < part * called

@@ -22,9 +22,10 @@ compiled for each step. The second: of a kernel that calls may take from once mo
 
 
 class Stitching(Enum):
-    """Which matmuls of a library become kernels of ours: none; those of half types that are predicted to be faster;
-    every one that can, with as much as can be, for tests and measurements. Those that were given to kernels before
-    (passes/matmuls_to_kernels.py) get what is around them in any case."""
+    """Which matmuls of a library become kernels of ours: none; those that are predicted to be faster, on GPUs of half
+    types; every one that can, with as much as can be, for tests and measurements. Those that were given to kernels
+    before (passes/matmuls_to_kernels.py: on CPUs those in float32, where any are asked for) get what is around them in
+    any case."""
 
     NONE = "library"
     PREDICTED = "predicted"

@@ -20,7 +20,7 @@ def page(document: Mapping[str, Any]) -> str:
              "Medians in turns, with quartiles. Errors are the largest difference from float64 over the root mean "
              "square. Cycles are those of one warp of one block.", "",
              f"## Two LSTM layers of {recurrent.WIDTH}, batch {recurrent.BATCH}, {recurrent.STEPS} steps", "",
-             "Without the product of the first layer's inputs. A variant: arithmetic, how states are handed on, blocks "
+             "Without the matmul of the first layer's inputs. A variant: arithmetic, how states are handed on, blocks "
              "that share rows x groups of rows.", "",
              "| variant | us | us a round | error | cycles of a round: " + ", ".join(recurrent.PARTS) + " |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
