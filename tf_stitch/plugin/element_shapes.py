@@ -18,7 +18,7 @@ from tf_stitch.messages import say
 
 Dims = tuple[int, ...]
 Shapes = list[Dims] | None
-"""Of each tensor of an element, at most; None where nobody knows."""
+"""Of each tensor of an element, at most; None where that is unknown."""
 _MARK = "_tf_stitch_data_set"
 
 
