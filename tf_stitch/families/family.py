@@ -109,7 +109,7 @@ class KernelFamily:
         tilings: what templates may say of a schedule.
         extents: the size of each dimension of a schedule, the outermost first.
         matmuls: it takes patterns with matmuls, and none without.
-        one_order: whatever a schedule's tiles, and whatever else the kernel computes, terms are added in the same order.
+        one_order: terms are added in the same order whatever a schedule's tiles, and whatever else the kernel computes.
         in_place: one thread writes an element, after every thread that needs it has read it, at one index.
         along: the dimension of a domain whose size decides how many threads take it, if one does.
         with_threads: the mapping with blocks of as many threads, whole warps, or ScheduleError. With it a kernel can be

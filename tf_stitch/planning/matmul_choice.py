@@ -219,11 +219,12 @@ class MatmulChoice:
         return as_stitched_matmul(between(self._pattern(positions))) is not None
 
     def _gain(self, changed: Mapping[int, Positions]) -> float | None:
-        """Microseconds saved if groups became these; None if they cannot, or would leave more in memory."""
+        """Microseconds saved if groups became these; None if they cannot, or, where predictions choose, would leave
+        more in memory."""
         if not self._order.allows(changed):
             return None
         old, new = [self._groups[g] for g in changed], [members for members in changed.values() if members]
-        if self._written(new) > self._written(old):
+        if self._which is Stitching.PREDICTED and self._written(new) > self._written(old):
             return None
         before, after = list(map(self._us, old)), list(map(self._us, new))
         if None in before or None in after:
