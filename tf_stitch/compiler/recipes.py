@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.errors import ScheduleError
-from tf_stitch.families.registry import FAMILIES
+from tf_stitch.families.registry import adds_in_one_order
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import is_in_kernel
 from tf_stitch.ir.op_attrs import ScatterAttrs, VariableAttrs
@@ -23,7 +23,6 @@ from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 BY_ELEMENT = (Category.ELEMENTWISE, Category.MOVEMENT)
-_IN_ONE_ORDER = frozenset(family.name for family in FAMILIES if family.one_order)
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def adds_alike(compiler: PatternCompiler, one: Pattern, other: Pattern) -> bool:
 
 def additions(schedule: KernelSchedule) -> tuple[object, ...]:
     """What says in which order a kernel adds."""
-    if schedule.family in _IN_ONE_ORDER:
+    if adds_in_one_order(schedule):
         return (schedule.family,)
     return (schedule.family, schedule.dominant.kind, schedule.domain, schedule.mapping, schedule.together,
             schedule.launched, schedule.relative is None, schedule.matmul)
@@ -120,7 +119,7 @@ def may_change(compiler: PatternCompiler, pattern: Pattern) -> bool:
     called = [n for n in pattern.nodes if n.category in CALLED]
     try:
         return not called or (all(map(is_in_kernel, called))
-                              and compiler.compile(pattern).schedule.family in _IN_ONE_ORDER)
+                              and adds_in_one_order(compiler.compile(pattern).schedule))
     except ScheduleError:
         return False
 

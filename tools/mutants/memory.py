@@ -151,7 +151,7 @@ MUTANTS = (
            "if True:",
            (AGAIN, BUDGETS)),
     Mutant("any kernel of a matmul adds in one order", "tf_stitch/compiler/recipes.py",
-           "and compiler.compile(pattern).schedule.family in _IN_ONE_ORDER)",
+           "and adds_in_one_order(compiler.compile(pattern).schedule))",
            "and compiler.compile(pattern) is not None)",
            (AGAIN,)),
     Mutant("parts of a matmul's kernel are not computed again", "tf_stitch/families/matmul_in_tasks.py",
