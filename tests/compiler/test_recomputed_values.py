@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from tests.differential.generator import make_case
-from tests.differential.runner import compiled, keys_of, random_values, region
+from tests.differential.runner import Values, compiled, keys_of, random_values, region, run_host
 from tf_stitch.compiler import memory_problem, recipes, recomputed_values
 from tf_stitch.compiler.budget_bytes import bytes_of, outside_bytes, waiting_bytes
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.memory_problem import planned_values
 from tf_stitch.compiler.options import CompileOptions
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.pipeline import compile_region
 from tf_stitch.compiler.plan_passes import plan_passes
 from tf_stitch.compiler.plan_verifier import verify_plan
 from tf_stitch.compiler.recipes import additions
@@ -25,14 +26,17 @@ from tf_stitch.config import MemoryBudget
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import TensorGraph, make_node
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.placement.memory_profile import memory_profile
 from tf_stitch.planning.free_nodes import free_nodes
+from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.memory import How
 from tf_stitch.planning.memory_program import solve_memory
+from tf_stitch.planning.pattern import Pattern
 from tf_stitch.planning.plan_groups import in_order, plan_of
 from tf_stitch.planning.planner import PlanOptions
 
@@ -261,3 +265,38 @@ def test_what_adds_is_computed_again_in_its_own_order(device: DeviceSpec, seed: 
         if not recipe.by_element:
             part, whole = (compiler.compile(pattern).schedule for pattern in (recipe.pattern, home[value]))
             assert additions(part) == additions(whole), value
+
+
+def test_parts_of_a_matmul_in_tasks_are_computed_again_with_its_bits() -> None:
+    """Of a kernel with two results, each alone: both of a matmul that lies nowhere."""
+    x, weights = B.input("x:0", F32, (70, 150)), B.input("w:0", F32, (150, 70))
+    matmul = make_node(OpKind.DOT, (x, weights), DotAttrs(in_kernel=True))
+    results = [B.op(OpKind.TANH, matmul), B.op(OpKind.SIGMOID, matmul)]
+    graph = region("g", results)
+    free = free_nodes(graph.nodes())
+    found = [i for i, node in enumerate(graph.nodes()) if node.kind is not OpKind.INPUT and node not in free]
+    compiler = PatternCompiler(CPU, aligned=True)
+    plan = plan_of(graph, [found], None, compiler.libraries)
+    [whole] = results_of(graph)
+    for i, value in enumerate(results):
+        recipe = recipes.Recipes(plan, compiler, ()).of(value)
+        assert recipe is not None
+        assert recipe.pattern.nodes == (matmul, value)
+        [alone] = results_of(region("g", [value]))
+        np.testing.assert_array_equal(alone["o0"], whole[f"o{i}"])
+
+
+def results_of(graph: TensorGraph) -> list[Values]:
+    """The results of one kernel."""
+    options = CompileOptions(CPU, PlanOptions(matmuls=Stitching.ALL))
+    found = compile_region(graph, *keys_of(graph), options)
+    return [run_host(graph, found, random_values(graph)) for _ in found.kernels]
+
+
+def test_a_kernel_that_adds_by_its_tiles_is_computed_again_as_it_is() -> None:
+    """A GPU's kernel of a matmul."""
+    matmul = make_node(OpKind.DOT, (B.input("a:0", F32, (64, 64)), B.input("b:0", F32, (64, 64))),
+                       DotAttrs(in_kernel=True))
+    pattern = Pattern((matmul, value := B.op(OpKind.TANH, matmul)), (matmul, value), frozenset())
+    assert recipes.may_change(PatternCompiler(CPU, aligned=True), pattern)
+    assert not recipes.may_change(PatternCompiler(H200, aligned=True), pattern)

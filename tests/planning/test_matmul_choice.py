@@ -311,3 +311,15 @@ def test_a_plan_that_is_cut_short_calls_the_library() -> None:
 
 def test_plans_without_it_mean_the_same() -> None:
     check_all(region("g", scaled_gelu(F32)))
+
+
+def test_a_kernel_takes_nothing_that_leaves_more_in_memory() -> None:
+    """Three values by element, which need the sum of their row, behind a matmul."""
+    matmul = dense(F32, 256, 128, 128)
+    total = B.broadcast(B.sum(matmul, (1,), keepdims=True), (256, 128))
+    first, *others = (B.mul(B.op(kind, matmul), total) for kind in (OpKind.TANH, OpKind.EXP, OpKind.SIGMOID))
+    for other in others:
+        first = B.add(first, other)
+    graph = region("g", [B.sum(first, (1,))])
+    result = compile_region(*_arguments(graph), CompileOptions(CPU, PlanOptions(matmuls=Stitching.PREDICTED)))
+    assert max(len(pattern.outputs) for pattern in result.plan.patterns) == 1

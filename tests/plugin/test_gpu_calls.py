@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.config import load_config
 from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.plugin import gpu_calls, graph_hook, graph_memory
+from tf_stitch.plugin.element_shapes import remember_data_sets
 from tf_stitch.plugin.function_definition import FunctionDefinition
 
 NEEDED = 3 * 4 * 1024 + 4
@@ -95,13 +98,41 @@ def test_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counter.numpy() == 0
 
 
-def test_batches_of_a_data_set_may_be_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("remembered", [True, False])
+def test_batches_of_a_data_set_may_be_of_any_size(monkeypatch: pytest.MonkeyPatch, remembered: bool) -> None:
+    """Where it is not known what they are of."""
+    monkeypatch.setattr(OwnedIterator, "_create_iterator", OwnedIterator._create_iterator)
+    if remembered:
+        remember_data_sets()
+
     def of_batches(remainder: bool) -> bool:
         batches = iter(tf.data.Dataset.from_tensor_slices(tf.ones([8, 1024])).batch(4, drop_remainder=not remainder))
         return has_room(monkeypatch, tf.function(lambda source: graph(next(source))), batches, free=1 << 30)
 
     assert of_batches(remainder=False)
-    assert not of_batches(remainder=True)
+    assert of_batches(remainder=True) is remembered
+
+
+def test_a_step_of_fit_takes_about_what_one_of_whole_batches_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last batch of the first is smaller, so no number of rows is known, and less of the graph is folded."""
+    monkeypatch.setattr(OwnedIterator, "_create_iterator", OwnedIterator._create_iterator)
+    remember_data_sets()
+    layer, taken = tf.keras.layers, []
+    for rows in (40, 48):
+        model = tf.keras.Sequential([layer.Conv2D(4, 3, activation="relu"), layer.BatchNormalization(), layer.Flatten(),
+                                     layer.LayerNormalization(), layer.Dropout(0.1), layer.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        model(tf.ones([1, 8, 8, 2]))
+        model.optimizer.build(model.trainable_variables)
+        sizes: list[int | None] = []
+        estimate = gpu_calls.live_bytes
+        with monkeypatch.context() as patch:
+            patch.setattr(gpu_calls, "live_bytes", lambda *of: sizes.append(estimate(*of)) or sizes[-1])  # noqa: B023
+            x, target = np.ones([rows, 8, 8, 2], np.float32), np.ones([rows, 1], np.float32)
+            assert has_room(monkeypatch, lambda: model.fit(x, target, batch_size=16, verbose=0),  # noqa: B023
+                            free=1 << 30)
+        taken.append(sizes[-1])
+    assert taken[1] <= taken[0] <= 1.25 * taken[1]
 
 
 def test_what_cannot_be_made_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,15 @@ def test_constants_and_results_stay() -> None:
     assert took(make, [256]) == 4 * KIB, "constant, first result, and two of the chain"
 
 
+def test_what_an_optional_holds_stays() -> None:
+    def make(x: tf.Tensor) -> list[tf.Tensor]:
+        held = tf.raw_ops.OptionalFromValue(components=[tf.raw_ops.Tanh(x=x)])
+        with tf.control_dependencies([held]):
+            return [held, tf.raw_ops.Exp(x=tf.raw_ops.Exp(x=tf.raw_ops.Exp(x=x)))]
+
+    assert took(make, [256]) == 3 * KIB, "the value, and two of the chain"
+
+
 def test_a_value_that_nobody_reads_counts_while_it_is_made() -> None:
     def make(x: tf.Tensor) -> tf.Tensor:
         values, _ = tf.raw_ops.TopKV2(input=x, k=256)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,3 +78,14 @@ def test_names_for_profilers_that_cannot_be_had_are_said(tmp_path: Path) -> None
     assert asked.labels(77, -1, (0,)) == {}
     remarks = asked.report.document()["remarks"]
     assert [(remark["stage"], remark["count"]) for remark in remarks] == [("profiler", 1)]
+
+
+def test_no_call_waits_for_kernels_after_tensorflows_graph(tmp_path: Path) -> None:
+    """What its first calls ran goes on until the background has built the rest."""
+    rewriting = Session(StitchConfig(cache_dir=tmp_path), None)
+    rewriting.first_calls = SimpleNamespace(changes_any_time=lambda _: True)  # type: ignore[assignment]
+    budget, build = rewriting._new_budget("g"), Future[None]()
+    assert budget is not None
+    start = time.monotonic()
+    budget.wait(build)
+    assert time.monotonic() - start < 0.1

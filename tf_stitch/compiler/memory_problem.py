@@ -12,10 +12,17 @@ from typing import TypeAlias
 
 from tf_stitch.compiler.kernel_plan import KernelPlan
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.recipes import Recipe, Recipes, adds_alike, is_in_place, is_of_float8, is_order_dependent
+from tf_stitch.compiler.recipes import (
+    Recipe,
+    Recipes,
+    adds_alike,
+    is_in_place,
+    is_of_float8,
+    is_order_dependent,
+    may_change,
+)
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import AssignAttrs
-from tf_stitch.ir.op_kinds import CALLED
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.placement.concurrency_levels import WORTH_WAITING
@@ -167,8 +174,8 @@ class _Planned:
 
     def _added_us(self, value: Node, recipe: Recipe, reader: Pattern) -> float | None:
         """Microseconds that a pattern takes longer if it computes what it reads itself; None if it cannot."""
-        if (value, reader) in self._barred or any(n.category in CALLED or is_in_place(n) or is_of_float8(n)
-                                                   for n in reader.nodes):
+        if (value, reader) in self._barred or any(is_in_place(n) or is_of_float8(n) for n in reader.nodes) \
+                or not may_change(self._compiler, reader):
             return None
         whole = Pattern((*recipe.pattern.nodes, *reader.nodes), reader.outputs, reader.free)
         before, after = self._compiler.exact(reader), self._compiler.exact(whole)

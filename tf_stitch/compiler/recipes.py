@@ -2,7 +2,8 @@
 
 Arithmetic by element has the same bits in any kernel, where halves are rounded as memory would have them. A sum has
 where its kernel adds in the same order; a library's call where it is the same call. So a reader that sums takes in what
-it reads only where its own schedule stays as it was.
+it reads only where its own schedule stays as it was. A matmul in tasks of a CPU adds in one order, whatever is around
+it: parts of its kernel have the bits of the whole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.registry import adds_in_one_order
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import is_in_kernel
 from tf_stitch.ir.op_attrs import ScatterAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import CALLED, COLLECTED, Category
 from tf_stitch.planning.pattern import Pattern
@@ -86,7 +89,7 @@ class Recipes:
             return False
         if (part.nodes, part.outputs) == (pattern.nodes, pattern.outputs):
             return True
-        return not any(n.category in CALLED for n in part.nodes) and adds_alike(self._compiler, pattern, part)
+        return may_change(self._compiler, pattern) and adds_alike(self._compiler, pattern, part)
 
 
 def adds_alike(compiler: PatternCompiler, one: Pattern, other: Pattern) -> bool:
@@ -99,6 +102,8 @@ def adds_alike(compiler: PatternCompiler, one: Pattern, other: Pattern) -> bool:
 
 def additions(schedule: KernelSchedule) -> tuple[object, ...]:
     """What says in which order a kernel adds."""
+    if adds_in_one_order(schedule):
+        return (schedule.family,)
     return (schedule.family, schedule.dominant.kind, schedule.domain, schedule.mapping, schedule.together,
             schedule.launched, schedule.relative is None, schedule.matmul)
 
@@ -106,6 +111,17 @@ def additions(schedule: KernelSchedule) -> tuple[object, ...]:
 def is_order_dependent(pattern: Pattern) -> bool:
     """Whether a pattern adds, so that its bits depend on its schedule."""
     return any(n.category in COLLECTED for n in pattern.nodes)
+
+
+def may_change(compiler: PatternCompiler, pattern: Pattern) -> bool:
+    """Whether there may be more or fewer nodes around the matmuls and attentions of a pattern: there are none, or their
+    kernel adds in one order whatever is around them."""
+    called = [n for n in pattern.nodes if n.category in CALLED]
+    try:
+        return not called or (all(map(is_in_kernel, called))
+                              and adds_in_one_order(compiler.compile(pattern).schedule))
+    except ScheduleError:
+        return False
 
 
 def is_in_place(node: Node) -> bool:

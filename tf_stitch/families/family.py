@@ -109,6 +109,7 @@ class KernelFamily:
         tilings: what templates may say of a schedule.
         extents: the size of each dimension of a schedule, the outermost first.
         matmuls: it takes patterns with matmuls, and none without.
+        one_order: terms are added in the same order whatever a schedule's tiles, and whatever else the kernel computes.
         in_place: one thread writes an element, after every thread that needs it has read it, at one index.
         along: the dimension of a domain whose size decides how many threads take it, if one does.
         with_threads: the mapping with blocks of as many threads, whole warps, or ScheduleError. With it a kernel can be
@@ -122,6 +123,7 @@ class KernelFamily:
     tilings: Callable[[KernelSchedule], Tilings]
     extents: Callable[[KernelSchedule], tuple[int, ...]] = rows_and_columns
     matmuls: bool = False
+    one_order: bool = False
     in_place: bool = False
     along: Callable[[Domain], int] | None = None
     with_threads: Callable[[KernelSchedule, int], ThreadMapping] | None = None

@@ -285,4 +285,5 @@ class _Lowering:
 
 
 MATMUL_IN_TASKS = KernelFamily(NAME, propose_matmul_in_tasks, lower_matmul_in_tasks,
-                               lambda schedule: Tilings(((GRID,), (STEPS,)), fixed), matmuls=True, in_place=True)
+                               lambda schedule: Tilings(((GRID,), (STEPS,)), fixed), matmuls=True, one_order=True,
+                               in_place=True)

@@ -50,3 +50,8 @@ def family_of(schedule: KernelSchedule) -> KernelFamily:
 def lower(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of a schedule; ScheduleError if the pattern turns out not to be local to it."""
     return family_of(schedule).lower(schedule)
+
+
+def adds_in_one_order(schedule: KernelSchedule) -> bool:
+    """Whether a kernel adds in the same order whatever its tiles, and whatever else it computes."""
+    return any(family.one_order for family in FAMILIES if family.name == schedule.family)

@@ -21,6 +21,7 @@ from tf_stitch.graph.finish.copy_between_gpus import CopyBetweenGpus
 from tf_stitch.graph.finish.deliver_early import DeliverEarly
 from tf_stitch.graph.finish.end_on_host import EndOnHost
 from tf_stitch.graph.finish.hold_variables import HoldVariables
+from tf_stitch.graph.finish.move_arguments import MoveArguments
 from tf_stitch.graph.finish.put_back_loops import PutBackLoops
 from tf_stitch.graph.finish.upload_inputs import UploadInputs
 from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
@@ -121,6 +122,7 @@ def finishing_passes(given: GraphDef, members: Mapping[str, str]) -> tuple[Pass[
     return (
         PutBackLoops(),  # those that no region took
         UploadInputs(),
+        MoveArguments(),  # once uploads read them
         CopyBetweenGpus(),
         DeliverEarly(),
         EndOnHost(),

@@ -15,6 +15,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.interruption import interrupt_all, interruptible
 from tf_stitch.ir.types import static_shape, substitute, unify
+from tf_stitch.jit.interpreter_turns import short_turns
 
 MOST_AWAITED = 32
 """Builds at once that callers wait for. One that TensorFlow runs side by side with others needs a thread of its own: no
@@ -113,7 +114,7 @@ class Prebuilder:
     def _timed(self, build: Callable[[], T]) -> T:
         start = time.thread_time()
         try:
-            with interruptible():
+            with interruptible(), short_turns():
                 return build()
         finally:
             with self._lock:

@@ -21,6 +21,7 @@ from tf_stitch.compiler.template_tuner import Tuning, rule_kernels, text_of, tun
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, StitchError
 from tf_stitch.ir.graph import users_of
+from tf_stitch.jit.interpreter_turns import short_turns
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.placement.buffer_plan import BufferPlan
@@ -103,7 +104,8 @@ class Tuner:
                 self._push(self._tasks_of(job))
             start = time.perf_counter()
             try:
-                heapq.heappop(self._tasks)[-1]()
+                with short_turns():
+                    heapq.heappop(self._tasks)[-1]()
             except (StitchError, OSError) as error:
                 self._note(str(error))
             self._left -= time.perf_counter() - start

@@ -219,17 +219,24 @@ class MatmulChoice:
         return as_stitched_matmul(between(self._pattern(positions))) is not None
 
     def _gain(self, changed: Mapping[int, Positions]) -> float | None:
-        """Microseconds saved if groups became these; None if they cannot."""
+        """Microseconds saved if groups became these; None if they cannot, or, where predictions choose, would leave
+        more in memory."""
         if not self._order.allows(changed):
             return None
-        before = [self._us(self._groups[g]) for g in changed]
-        after = [self._us(members) for members in changed.values() if members]
+        old, new = [self._groups[g] for g in changed], [members for members in changed.values() if members]
+        if self._which is Stitching.PREDICTED and self._written(new) > self._written(old):
+            return None
+        before, after = list(map(self._us, old)), list(map(self._us, new))
         if None in before or None in after:
             return None
         taken, takes = sum(filter(None, before)), sum(filter(None, after))
         given = any(is_in_kernel(self._work[p]) for group in changed for p in self._groups[group])
         unsure = self._which is Stitching.PREDICTED and not given and takes > self._trusted.stitched_part * taken
         return None if unsure else taken - takes
+
+    def _written(self, groups: Iterable[Positions]) -> int:
+        """Bytes of what groups write."""
+        return sum(int(node.type.typical_bytes) for group in groups for node in self._pattern(group).outputs)
 
     def _us(self, group: Positions) -> float | None:
         return self._times.exact(self._pattern(group))

@@ -12,6 +12,7 @@ from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import (
     at_exit,
+    element_shapes,
     function_calls,
     graph_hook,
     interrupted_calls,
@@ -76,6 +77,7 @@ def enable(config: StitchConfig | None = None) -> None:
         partial_runs.leave_alone()
         interrupted_calls.are_interrupts()
         if config.short_calls:
+            element_shapes.remember_data_sets()
             keras_logs.hear_later_on_gpus()
             held = None if native is None else HeldVariables(native, session.not_held)
             function_calls.shorten(native is not None and native.callers_executor, session.first_calls, held,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tf_stitch.interruption import interrupt_all, unhurried
+from tf_stitch.jit.interpreter_turns import short_turns
 
 _MOST_THREADS = 32
 
@@ -43,7 +44,7 @@ class Background:
         self._pool = ThreadPoolExecutor(_MOST_THREADS, "tf_stitch_background")
 
     def _run(self, work: Callable[[], None]) -> None:
-        with unhurried():
+        with unhurried(), short_turns():
             work()
 
     def _close(self) -> None:

@@ -15,9 +15,11 @@ from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.messages import say
 from tf_stitch.native.bindings import DeviceMemory
 from tf_stitch.plugin import graph_hook
+from tf_stitch.plugin.element_shapes import largest_elements
 from tf_stitch.plugin.function_definition import FunctionDefinition
 from tf_stitch.plugin.graph_memory import live_bytes
 from tf_stitch.plugin.other_instance import instantiate
+from tf_stitch.plugin.sized_graph import ITERATORS, types_in_call
 
 _TIMES = 2
 """How many times the bytes that a graph takes have to be free: other orders of its nodes take more than the one that
@@ -32,16 +34,19 @@ def has_room(ctx: Context, definition: FunctionDefinition, name: bytes, inputs: 
 
     TensorFlow's instance of the function is made, which its first call runs.
     """
-    if any(map(_is_of_any_size, definition.nodes())):
-        return False
     needed: list[int | None] = []
 
     def look(item: GraphItem) -> None:
         needed.append(None)  # if that fails
-        needed[0] = live_bytes(item.graph_def, item.output_types, _sizes(item, inputs))
+        graph = item.graph_def
+        needed[0] = live_bytes(graph, item.output_types, _sizes(item, inputs))
+        if needed[0] is None:
+            needed[0] = live_bytes(graph, types_in_call(graph, item.output_types, inputs), {})
 
     options = ctx.function_call_options
     try:
+        if any(map(_is_of_any_size, definition.nodes())) and not any(map(largest_elements, inputs)):
+            return False
         with graph_hook.left_alone(name.decode(), look):
             instantiate(ctx, name, inputs, outputs, options.as_attrs())
         room = min(map(_room, gpu_memory(ctx)), default=0)
@@ -78,7 +83,7 @@ def wait_for_gpus() -> None:
 
 def _is_of_any_size(node: NodeDef) -> bool:
     """Whether it gives tensors whose sizes the graph does not know, as batches of a data set."""
-    shapes = node.attr["output_shapes"].list.shape if node.op.startswith("Iterator") else ()
+    shapes = node.attr["output_shapes"].list.shape if node.op in ITERATORS else ()
     return any(shape.unknown_rank or any(dim.size < 0 for dim in shape.dim) for shape in shapes)
 
 

@@ -16,8 +16,10 @@ from tf_stitch.graph.graph_item import OutputType
 _VIEWS = frozenset(("Bitcast", "ExpandDims", "Identity", "IdentityN", "PreventGradient", "Reshape", "Squeeze",
                     "StopGradient"))
 """Ops whose outputs lie in the memory of their inputs."""
-_THERE = frozenset(("_Arg", "_Retval", "ReadVariableOp"))
-"""Ops whose outputs are in memory before the graph runs, or were counted where they were computed."""
+_THERE = frozenset(("_Arg", "_Retval", "BroadcastGradientArgs", "OptionalFromValue", "ReadVariableOp"))
+"""Ops whose outputs are in memory before the graph runs, were counted where they were computed, or are on the host."""
+_KEEPS = frozenset(("_Retval", "OptionalFromValue"))
+"""Ops that hand on what they read to the caller."""
 _ELSEWHERE = (tf.resource, tf.string)
 """Types whose values are on the host, or not the graph's."""
 
@@ -59,7 +61,7 @@ def live_bytes(graph: GraphDef, types: Types, sizes: Mapping[int, int]) -> int |
     for node in nodes:
         alive += sum(own[tensor] for tensor in made[node.name])
         most = max(most, alive)
-        if node.op == "_Retval":
+        if node.op in _KEEPS:
             continue  # what it reads stays
         for tensor in (root.get(tensor, tensor) for tensor in _read(node)):
             reads[tensor] -= 1

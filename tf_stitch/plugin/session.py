@@ -71,8 +71,6 @@ from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.device_query import reach_each_other
 from tf_stitch.runtime.host_builder import has_host_kernels
 
-_SWAP_SECONDS = 0.5
-"""That the steps of a graph wait for kernels whose first calls ran TensorFlow's own: to find those that are built."""
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
@@ -217,7 +215,7 @@ class Session:
         computes by the same kernels, or shows what is wrong with them."""
         config = self._config
         if self.first_calls is not None and self.first_calls.changes_any_time(graph):
-            return BuildBudget(_SWAP_SECONDS, lambda: None)
+            return BuildBudget(0.0, lambda: None)  # its steps are TensorFlow's in any case
         seconds = config.first_step_seconds
         if not seconds or not may_run_both(config) or config.async_builds == "1":
             return None

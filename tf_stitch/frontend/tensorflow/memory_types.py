@@ -1,4 +1,4 @@
-"""Which results TensorFlow's GPU kernels hand out in host memory: what their registrations say."""
+"""What TensorFlow's GPU kernels read and hand out in host memory: what their registrations say."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ def results_on_host(node: NodeDef) -> bool:
     fitting = _fitting(node)
     on_host = fitting[0].host_memory_arg if fitting else ()
     return bool(on_host) and any(result.name in on_host for result in op_def_registry.get(node.op).output_arg)
+
+
+def reads_on_host(node: NodeDef) -> bool:
+    """Whether the kernel that runs a node on a GPU takes all inputs from host memory."""
+    fitting = _fitting(node)
+    return bool(fitting) and all(arg.name in fitting[0].host_memory_arg
+                                 for arg in op_def_registry.get(node.op).input_arg)
 
 
 def has_gpu_kernel(node: NodeDef) -> bool:

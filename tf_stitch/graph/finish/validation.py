@@ -11,6 +11,7 @@ from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.frontend.tensorflow.own_ops import OUR_PREFIX, STITCH_OPS
 from tf_stitch.graph.clustering.py_function import task_cpu
+from tf_stitch.graph.finish.move_arguments import may_move
 from tf_stitch.graph.finish.node_order import in_running_order
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
@@ -25,7 +26,8 @@ def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str],
 
     Raises:
         VerifyError: naming the node: a name twice, an input that does not exist, a cycle, a node gone that must
-            stay, a device that differs from before, or an op of ours on a device of another process.
+            stay, a device that differs from before and that MoveArguments may not have changed, or an op of ours on a
+            device of another process.
     """
     nodes = {node.name: node for node in after.node}
     if len(nodes) != len(after.node):
@@ -48,11 +50,13 @@ def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozense
 
 
 def _check_devices(before: GraphDef, after: GraphDef, is_own: Callable[[str], bool]) -> None:
-    devices = {node.name: node.device for node in before.node}
-    used = {*devices.values(), *map(task_cpu, devices.values())}
+    before_nodes = {node.name: node for node in before.node}
+    devices = {node.device for node in before.node}
+    used = devices.union(map(task_cpu, devices))
     for node in after.node:
-        if devices.get(node.name, node.device) != node.device:
-            raise VerifyError(f"moved from {devices[node.name]!r} to {node.device!r}", _loc(node))
+        given = before_nodes.get(node.name, node)
+        if given.device != node.device and not may_move(given, node.device, is_own):
+            raise VerifyError(f"moved from {given.device!r} to {node.device!r}", _loc(node))
         if node.device not in used:
             raise VerifyError(f"is on {node.device!r}, which the graph did not use", _loc(node))
         if node.op.startswith(OUR_PREFIX) and not is_own(node.device):
