@@ -15,7 +15,7 @@ from tf_stitch.graph.finish.upload_inputs import upload_inputs
 from tf_stitch.graph.finish.validation import validate_graph
 from tf_stitch.graph.state import GraphState
 
-F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
+F32, I32, HANDLE = (dtype.as_datatype_enum for dtype in (tf.float32, tf.int32, tf.resource))
 
 
 def test_words_of_a_step() -> None:
@@ -66,7 +66,7 @@ def test_another_process_reads_it() -> None:
     assert _moved(graph, lambda device: "task:1" in device) == {}
 
 
-@pytest.mark.parametrize(("dtype", "refused"), [(I32, False), (F32, True)])
+@pytest.mark.parametrize(("dtype", "refused"), [(I32, False), (F32, True), (HANDLE, True)])
 def test_what_a_rewritten_graph_may_have_moved(dtype: int, refused: bool) -> None:
     before = _graph("""
         words = _Arg()

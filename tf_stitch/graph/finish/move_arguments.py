@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.frontend.tensorflow.importer import device_type
@@ -21,7 +22,7 @@ from tf_stitch.pass_manager import PassResult
 
 @dataclass(frozen=True)
 class MoveArguments:
-    """Moves each argument of a CPU that one other device of this process reads, from the host's memory, to that
+    """Moves each int32 argument of a CPU that one other device of this process reads, from the host's memory, to that
     device."""
 
     name: str = "move_arguments"
@@ -37,10 +38,11 @@ class MoveArguments:
 
 
 def may_move(argument: NodeDef, device: str, is_own: Callable[[str], bool]) -> bool:
-    """Whether a node is an argument on a CPU of this process, and of another device of it is in the host's memory,
-    too."""
+    """Whether a node is an int32 argument on a CPU of this process that would be in the host's memory on another device
+    of it, too. Handles of resources stay where the resource is."""
     on_host = device_type(device) == "CPU" or (device_type(device) == "GPU" and results_on_host(argument))
-    return (argument.op == "_Arg" and device_type(argument.device) == "CPU" and on_host
+    return (argument.op == "_Arg" and argument.attr["T"].type == DT_INT32
+            and device_type(argument.device) == "CPU" and on_host
             and is_own(argument.device) and is_own(device))
 
 
