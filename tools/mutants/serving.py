@@ -10,6 +10,7 @@ RELOADS = "tests/native/test_loaded_modules.py"
 OWN_NODES = "tests/native/test_fallback_function.py"
 SAVING = "tests/convert/test_attaching.py"
 MEASURING = "tests/convert/test_measuring.py"
+EQUAL = "tests/graph/shapes/test_equal_dimensions.py"
 
 MUTANTS = (
     Mutant("each copy of the op library registers its executor", f"{OP}/callers_executor.cc",
@@ -62,4 +63,12 @@ MUTANTS = (
            "repr((node.op, edges, attrs))",
            "repr((node.name, node.op, edges, attrs))",
            ("tests/convert/test_structure.py::test_names_and_weights_make_no_difference",)),
+    Mutant("an element of a list is no feed", "tf_stitch/graph/shapes/equal_dimensions.py",
+           ', "TensorListGetItem")',
+           ")",
+           (f"{EQUAL}::test_an_element_of_a_list_has_the_sizes_of_what_it_meets",)),
+    Mutant("own nodes take no vector of sizes that is a value", "tf_stitch/graph/fallback/fallback_subgraph.py",
+           "value = own.outputs[0] if len(own.outputs) == 1 else None",
+           "value = own.outputs[0] if own.reason and len(own.outputs) == 1 else None",
+           (f"{EQUAL}::test_own_nodes_take_a_whole_vector_of_sizes_from_an_input",)),
 )

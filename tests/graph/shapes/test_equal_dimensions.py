@@ -150,6 +150,20 @@ def test_every_such_region_has_its_own_nodes() -> None:
         assert fallback_subgraph(case.defs, case.state.sure, region) is not None
 
 
+def test_own_nodes_take_a_whole_vector_of_sizes_from_an_input() -> None:
+    """As a dense layer behind a mask: an input has the size that two others are broadcast to, none has those two."""
+    def function(ids: Any, lengths: Any) -> Any:
+        wide = tf.tanh(tf.exp(ids) * tf.sin(lengths)[:, None])[:, :, None] * tf.constant([1.0, 2.0, 3.0, 4.0])
+        inner = tf.sigmoid(wide) * 3.0
+        flat = tf.sort(tf.reshape(inner, [-1, 4]), axis=0)
+        return tf.exp(tf.reshape(flat, tf.shape(inner)) + wide) * 2.0
+
+    case = Case(function, tf.TensorSpec([None, None]), tf.TensorSpec([None]))
+    last = next(region for region in case.regions if region.graph.outputs and "Exp_1" in region.members)
+    assert not {"ids:0", "lengths:0"} & set(last.inputs)
+    assert fallback_subgraph(case.defs, case.state.sure, last, given_sizes=case.state.given_sizes) is not None
+
+
 def test_loops_do_not_depend_on_it() -> None:
     """There is nothing to see there of feeds that do not go in."""
     def function(x: Any, y: Any) -> Any:
@@ -187,3 +201,18 @@ def test_regions_are_formed_without_it_where_one_has_no_fallback(monkeypatch: py
     assert len(found.state.graph_def.node) != len(state.graph_def.node), "sizes are read from arguments"
     assert case.graph_def.SerializeToString(deterministic=True) == before
     assert found.state.count.imports == 2
+
+
+def test_an_element_of_a_list_has_the_sizes_of_what_it_meets() -> None:
+    """The body of a GRU's loop, by itself: its state is an argument, the step's rows come out of a list."""
+    def body(handle: Any, index: Any, state: Any) -> Any:
+        row = tf.raw_ops.TensorListGetItem(input_handle=handle, index=index, element_shape=[-1, 3],
+                                           element_dtype=tf.float32)
+        return tf.tanh(tf.exp(row) * tf.sin(state)) + state
+
+    case = Case(body, tf.TensorSpec([], tf.variant), tf.TensorSpec([], tf.int32), SPEC)
+    [region] = case.regions
+    assert region.assumes
+    assert fallback_subgraph(case.defs, case.state.sure, region) is not None
+    with pytest.raises(BindError):
+        bound(region, *((4 + i, 3) for i in range(len(region.inputs))))

@@ -19,7 +19,9 @@ from tf_stitch.graph.shapes.argument_sizes import outer_nodes, sources
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.types import Symbol
 
-FEEDS = (*ARGUMENTS, "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+FEEDS = (*ARGUMENTS, "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue", "TensorListGetItem")
+"""What sizes come from that nothing in the graph decides. A list is a feed in the body of a loop that is rewritten by
+itself: there the rows of a step come out of one, and meet the state, an argument."""
 FIRST_NAME = 1_000_000
 """A common name is a symbol of TensorFlow's kind, with a number that no graph has."""
 
