@@ -67,8 +67,4 @@ MUTANTS = (
            ', "TensorListGetItem")',
            ")",
            (f"{EQUAL}::test_an_element_of_a_list_has_the_sizes_of_what_it_meets",)),
-    Mutant("own nodes take no vector of sizes that is a value", "tf_stitch/graph/fallback/fallback_subgraph.py",
-           "value = own.outputs[0] if len(own.outputs) == 1 else None",
-           "value = own.outputs[0] if own.reason and len(own.outputs) == 1 else None",
-           (f"{EQUAL}::test_own_nodes_take_a_whole_vector_of_sizes_from_an_input",)),
 )

@@ -150,20 +150,6 @@ def test_every_such_region_has_its_own_nodes() -> None:
         assert fallback_subgraph(case.defs, case.state.sure, region) is not None
 
 
-def test_own_nodes_take_a_whole_vector_of_sizes_from_an_input() -> None:
-    """As a dense layer behind a mask: an input has the size that two others are broadcast to, none has those two."""
-    def function(ids: Any, lengths: Any) -> Any:
-        wide = tf.tanh(tf.exp(ids) * tf.sin(lengths)[:, None])[:, :, None] * tf.constant([1.0, 2.0, 3.0, 4.0])
-        inner = tf.sigmoid(wide) * 3.0
-        flat = tf.sort(tf.reshape(inner, [-1, 4]), axis=0)
-        return tf.exp(tf.reshape(flat, tf.shape(inner)) + wide) * 2.0
-
-    case = Case(function, tf.TensorSpec([None, None]), tf.TensorSpec([None]))
-    last = next(region for region in case.regions if region.graph.outputs and "Exp_1" in region.members)
-    assert not {"ids:0", "lengths:0"} & set(last.inputs)
-    assert fallback_subgraph(case.defs, case.state.sure, last, given_sizes=case.state.given_sizes) is not None
-
-
 def test_loops_do_not_depend_on_it() -> None:
     """There is nothing to see there of feeds that do not go in."""
     def function(x: Any, y: Any) -> Any:

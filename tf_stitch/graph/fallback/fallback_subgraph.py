@@ -17,6 +17,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.frontend.tensorflow.variable_ops import writes_variables
@@ -296,7 +297,7 @@ class _SizesAtHand:
         if node.name not in self._imported.nodes:  # the program's own, which reads what is at hand
             return False
         known, own = self._imported.statics.get(f"{node.name}:0"), self._imported.nodes[node.name]
-        value = own.outputs[0] if len(own.outputs) == 1 else None
+        value = own.outputs[0] if own.reason == SHAPE_ARITHMETIC and len(own.outputs) == 1 else None
         if known is None or value is None or known.ndim > 1 or not known.size:
             return False
         sizes = [size for d in known.flat if (size := size_of(d, self._sources)) is not None]
