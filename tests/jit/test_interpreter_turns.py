@@ -69,5 +69,7 @@ def test_what_is_done_beside_the_program_has_short_ones() -> None:
     assert Background().submit(lambda: (turns.append(_turn()), done.set())[-1])
     assert done.wait(10)
     assert turns == [SECONDS] * 2
-    while _turn() != LONG:  # the thread has said that it is done before it leaves
+    end = time.monotonic() + 10
+    while _turn() != LONG and time.monotonic() < end:  # the thread has said that it is done before it leaves
         time.sleep(0.01)
+    assert _turn() == LONG

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-_lock = threading.Lock()
-_inside = 0
-_resume = False
+from tf_stitch.jit.process_setting import ProcessSetting
+
+
+def _pause() -> Callable[[], object]:
+    was_on = gc.isenabled()
+    gc.disable()
+    return gc.enable if was_on else gc.disable
+
+
+_PAUSED = ProcessSetting(_pause)
 
 
 @contextlib.contextmanager
@@ -19,16 +25,5 @@ def collector_paused() -> Iterator[None]:
     The compiler makes many objects and no cycles. Each full collection that they set off would walk all that tracing
     the program has made, without result: a third of the time of a large graph.
     """
-    global _inside, _resume
-    with _lock:
-        if _inside == 0:
-            _resume = gc.isenabled()
-            gc.disable()
-        _inside += 1
-    try:
+    with _PAUSED.held():
         yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0 and _resume:
-                gc.enable()

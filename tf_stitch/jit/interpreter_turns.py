@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from tf_stitch.jit.process_setting import ProcessSetting
 
 SECONDS = 1e-4
 
-_lock = threading.Lock()
-_inside = 0
-_before = _ours = 0.0
+
+def _shorten() -> Callable[[], object]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(SECONDS, before))
+    ours = sys.getswitchinterval()  # whole microseconds
+
+    def undo() -> None:
+        if sys.getswitchinterval() == ours:  # else the program has set another meanwhile
+            sys.setswitchinterval(before)
+
+    return undo
+
+
+_SHORT = ProcessSetting(_shorten)
 
 
 @contextlib.contextmanager
@@ -20,20 +32,8 @@ def short_turns() -> Iterator[None]:
     and entered by several threads.
 
     A step of Keras gives the lock away a dozen times, at each call of TensorFlow, and a thread that plans or emits then
-    keeps it for a turn: with the 5 ms that Python has by default, a step of half a millisecond takes ten times as long
-    beside one such thread.
+    keeps it for a turn: with the 5 ms that Python has by default, a step of half a millisecond takes up to ten times as
+    long beside one such thread.
     """
-    global _inside, _before, _ours
-    with _lock:
-        if _inside == 0:
-            _before = sys.getswitchinterval()
-            sys.setswitchinterval(min(SECONDS, _before))
-            _ours = sys.getswitchinterval()  # whole microseconds
-        _inside += 1
-    try:
+    with _SHORT.held():
         yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0 and sys.getswitchinterval() == _ours:
-                sys.setswitchinterval(_before)  # else the program has set another meanwhile

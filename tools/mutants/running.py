@@ -15,9 +15,10 @@ MUTANTS = (
     Mutant("threads keep the interpreter beside the program", "tf_stitch/jit/prebuild.py",
            "with interruptible(), short_turns():", "with interruptible():",
            ("tests/jit/test_interpreter_turns.py",)),
-    Mutant("turns are long again for whoever is still inside", "tf_stitch/jit/interpreter_turns.py",
-           "if _inside == 0 and sys", "if sys",
-           ("tests/jit/test_interpreter_turns.py",)),
+    Mutant("a setting is undone for whoever is still inside", "tf_stitch/jit/process_setting.py",
+           "                if self._inside == 0:\n                    self._undo()\n",
+           "                self._undo()\n",
+           ("tests/jit/test_interpreter_turns.py", "tests/jit/test_collector.py")),
     # planning
     Mutant("keys of functions follow the order of nodes", "tf_stitch/plugin/function_key.py",
            "sorted(found[name] for name in nodes)",
